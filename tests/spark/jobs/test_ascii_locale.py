@@ -61,7 +61,9 @@ def cities(folder):
     return {row["order_id"]: row["city"] for row in hudi_rs.read(str(folder.table)).to_pylist()}
 
 
-def test_names_of_files_in_a_locale_of_ascii(folder):
+@pytest.fixture
+def ingested(folder):
+    """The project whose first file was ingested by a run that starts Spark itself."""
     of_launcher(folder, "in-process")
     deliver(folder, 1, ["Zürich", "Rome", "Łódź"])
     for words in (["validate"], ["plan"], ["apply", "--auto-approve"]):
@@ -70,15 +72,21 @@ def test_names_of_files_in_a_locale_of_ascii(folder):
     assert cities(folder) == {0: "Zürich", 1: "Rome", 2: "Łódź"}
     layout = json.loads(done(folder, "inspect", "orders", "--format", "json", **WITHOUT_UTF8))
     assert {"city=Zürich", "city=Łódź"} <= {part["path"] for part in layout["partitions"]}
+    return folder
 
-    of_launcher(folder, "spark-submit")
-    done(folder, "apply", "--auto-approve")
-    deliver(folder, 2, ["Zürich", "Rome", "Łódź", "東京"])
-    done(folder, "run")
-    assert cities(folder) == {0: "Zürich", 1: "Rome", 2: "Łódź", 3: "東京"}
 
+@pytest.mark.long
+def test_names_of_files_in_a_locale_of_ascii_under_spark_submit(ingested):
+    of_launcher(ingested, "spark-submit")
+    done(ingested, "apply", "--auto-approve")
+    deliver(ingested, 2, ["Zürich", "Rome", "Łódź", "東京"])
+    done(ingested, "run")
+    assert cities(ingested) == {0: "Zürich", 1: "Rome", 2: "Łódź", 3: "東京"}
+
+
+def test_names_of_files_in_a_locale_of_ascii(ingested):
     said = subprocess.run(
-        [sys.executable, "-c", OF_ANOTHER, str(folder.table)],
+        [sys.executable, "-c", OF_ANOTHER, str(ingested.table)],
         env=environment(**ASCII),
         capture_output=True,
         text=True,

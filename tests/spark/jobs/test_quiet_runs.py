@@ -106,6 +106,7 @@ def test_a_quiet_failure_is_one_line_on_stderr_and_no_trace_and_lost_files_are_t
     assert TRACE.search(log_of(folder).read_text())
 
 
+@pytest.mark.long  # the failing run of test_secrets_unseen.py names its log too
 def test_a_failure_says_where_the_log_is_and_leaves_the_traces_there(tmp_path):
     folder = made(tmp_path, f"{GOOD}abc,Rome,2.5,2,1\n")
     done = parquetry("run", "-p", folder.root)

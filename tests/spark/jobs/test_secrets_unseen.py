@@ -56,6 +56,13 @@ def test_a_run_shows_its_secrets_nowhere(folder, rows):
     assert (seen, literal) == (set(), set())
     assert VALUE not in done.stdout + done.stderr
     assert files_with(VALUE, [folder.root / "target", folder.root / "warehouse"]) == []
+    if rows != ROWS:
+        (log,) = folder.root.glob("target/runs/*/spark.log")
+        assert f"Spark's log is {log}\n" in done.stderr
+        assert done.stdout.startswith("orders ingest_landing  failed\n\n1 failed; 0 files (0 B) written in ")
+        assert len(done.stderr.splitlines()) == 4
+        assert "\n\tat " not in done.stdout + done.stderr
+        assert "\n\tat " in log.read_text()
 
 
 def test_a_compiled_script_shows_them_nowhere(folder):

@@ -91,9 +91,8 @@ KILLED = {
 }
 
 
-@pytest.mark.parametrize(
-    "moment", [pytest.param(m, marks=[] if m == "before a file is there" else SOAK) for m in KILLED]
-)
+@SOAK  # the test of a slow task kills one too
+@pytest.mark.parametrize("moment", KILLED)
 def test_an_executor_is_killed(moment, executors, tmp_path) -> None:
     trial = Trial(executors, tmp_path)
     trial.write("upsert", 0, IDS, fault=KILLED[moment] if in_full() else None)
@@ -105,7 +104,7 @@ def test_an_executor_is_killed(moment, executors, tmp_path) -> None:
 def test_a_slow_task_outlives_the_commit_of_its_second_attempt(operation, executors, tmp_path) -> None:
     slow = Fault(deed=Deed.SLEEP, kind="create_file", path=DATA_FILE, when="before", skip=2, seconds=15.0)
     trial = Trial(executors, tmp_path)
-    trial.write("upsert", 0, IDS)
+    trial.write("upsert", 0, IDS, fault=KILLED["before a file is there"])
     trial.write(operation, IDS // 2 if operation == "upsert" else IDS, IDS, fault=slow)
     trial.holds_what_was_materialised()
     twice = trial.written_twice()
