@@ -69,6 +69,7 @@ def test_instants_of_ours_are_never_ahead_of_the_clock(ours):
     assert max(ours.model.instants()) <= now
 
 
+@MOSTLY_1_2_0
 def test_a_metadata_table_is_refused_until_hudi_removed_it(ours, hudi):
     """Readers that trust it would miss our rows."""
     rnd = random.Random(62)
@@ -93,6 +94,7 @@ def test_hudi_15_drops_the_time_zone_when_it_registers_a_table(ours, hudi_15, mo
     assert_latest([HudiRs(), RealHudi(hudi_15)], str(ours.path), ours.model)
 
 
+@MOSTLY_0_15_0
 def test_files_of_a_dead_first_write_are_never_seen(spark, tmp_path, hudi):
     """Java trusts files older than the first completed write; creation commits before any of ours."""
     rnd = random.Random(64)
@@ -118,6 +120,7 @@ def test_files_of_a_dead_first_write_are_never_seen(spark, tmp_path, hudi):
     assert not [file for file in ours.path.rglob(f"*{first}*.parquet") if ".hoodie" not in file.parts]
 
 
+@MOSTLY_1_2_0
 def test_decimals_and_times_survive_merges_by_hudi(spark, tmp_path, hudi):
     """INT64 decimals, INT96 and milliseconds read right and are corrupted by Hudi's first merge."""
     rnd = random.Random(65)
@@ -163,6 +166,7 @@ def test_null_in_arrays_needs_a_setting_in_the_hudi_job(spark, tmp_path, hudi):
     assert_latest([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)
 
 
+@MOSTLY_0_15_0
 def test_every_partition_is_found_by_hudi(ours, hudi):
     """A partition without its metadata file is skipped silently."""
     rnd = random.Random(67)
