@@ -69,23 +69,25 @@ class Phase:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a phase: exit code, seconds and the counts of pytest."""
+    """The end of a phase: exit code, seconds, CPU seconds of all its processes and the counts of pytest."""
 
     phase: Phase
     code: int
     seconds: float
+    cpu_seconds: float
     counts: str
 
     def __str__(self) -> str:
         how = "passed" if self.code == 0 else f"exit code {self.code}"
-        return f"{self.phase.name:13} {self.seconds:7.0f} s   {how}   {self.counts}"
+        return f"{self.phase.name:13} {self.seconds:7.0f} s {self.cpu_seconds:7.0f} CPU s   {how}   {self.counts}"
 
 
 # All run at the same time: tests on Spark wait for their JVMs most of the time, the fast ones use what is left. Those
 # whose tests start sessions of their own are a phase apart from those that share one, so that no core waits at the end.
+# No phase has workers of xdist, each of which would collect all tests again.
 # A phase with folders collects no more than these (tests/packaging/test_phases.py).
 PHASES = [
-    Phase("fast", ("-n", "2", "-m", "not spark and not interop and not long")),
+    Phase("fast", ("-m", "not spark and not interop and not long")),
     Phase("spark", (*SHARED_SPARK, "-m", "spark and not interop and not long")),
     Phase("jobs", (*OWN_SPARK, "-m", "spark and not interop and not long")),
     Phase("interop", (*INTEROP, "-m", "interop and not long")),
@@ -113,7 +115,8 @@ def main() -> int:
     started = time.monotonic()
     outcomes = _together(phases, limit)
     print("== phases, side by side", *outcomes, sep="\n")
-    print(f"{'all':13} {time.monotonic() - started:7.0f} s")
+    cpu_seconds = sum(outcome.cpu_seconds for outcome in outcomes)
+    print(f"{'all':13} {time.monotonic() - started:7.0f} s {cpu_seconds:7.0f} CPU s")
     return next((outcome.code for outcome in outcomes if outcome.code), 0)
 
 
@@ -140,7 +143,10 @@ def _report(phases: Sequence[Phase], ended: threading.Event) -> None:
 
 def _run(phase: Phase, environment: Mapping[str, str]) -> Outcome:
     started = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", "--durations=5", "-p", "tools.test_progress"]
+    cpu_file = phase.progress_file.with_suffix(".cpu")
+    cpu_file.unlink(missing_ok=True)
+    measured = [sys.executable, "-m", "tools.cpu_seconds", str(cpu_file)]
+    command = [*measured, sys.executable, "-m", "pytest", "-q", "--durations=5", "-p", "tools.test_progress"]
     # What a phase prints appears when it ends, so that two at once do not mix.
     done = subprocess.run(
         [*command, *phase.arguments],
@@ -152,7 +158,8 @@ def _run(phase: Phase, environment: Mapping[str, str]) -> Outcome:
         stderr=subprocess.STDOUT,
     )
     counts = done.stdout.strip().splitlines()[-1:] or [""]
-    outcome = Outcome(phase, done.returncode, time.monotonic() - started, counts[0].strip("= "))
+    cpu_seconds = float(cpu_file.read_text(encoding="utf-8")) if cpu_file.exists() else 0.0
+    outcome = Outcome(phase, done.returncode, time.monotonic() - started, cpu_seconds, counts[0].strip("= "))
     print(f"== {outcome}", done.stdout, sep="\n", flush=True)
     return outcome
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,16 @@ def test_a_marked_test_is_in_one_phase(name, phases):
 
 def test_what_lies_in_the_folder_of_spark_is_marked():
     assert {*(ROOT / "tests" / "spark").rglob("test_*.py")} - {*marked("spark")} == set()
+
+
+COMPUTES = "import time\nwhile time.process_time() < 0.5: pass"
+LEFT_BEHIND = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {COMPUTES!r}]); sys.exit(3)"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to another process")
+def test_cpu_seconds_of_a_process_that_is_left_behind_count(tmp_path):
+    file = tmp_path / "cpu"
+    command = [sys.executable, "-m", "tools.cpu_seconds", str(file), sys.executable, "-c", LEFT_BEHIND]
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    assert done.returncode == 3
+    assert float(file.read_text()) >= 0.5
