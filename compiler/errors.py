@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from parquetry.errors import ParquetryError
+from parquetry.message import Field, Text
 from parquetry.project.diagnostics.model import Diagnostic, render_text
 
 
@@ -12,7 +13,7 @@ class SpecError(ParquetryError):
     """The project's files have errors. ``diagnostics`` contains all of them, and the message shows them."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], *, files: int) -> None:
-        super().__init__(render_text(diagnostics, files=files).rstrip("\n"))
+        super().__init__("{diagnostics}", diagnostics=render_text(diagnostics, files=files).rstrip("\n"))
         self.diagnostics = diagnostics
         self.files = files
 
@@ -30,8 +31,10 @@ class UnappliedError(ParquetryError):
 class JobFailedError(ParquetryError):
     """A job in another process failed. Its exit code becomes the exit code of this error."""
 
-    def __init__(self, *statements: str, exit_code: int, declared: str | None = None) -> None:
-        super().__init__(*statements)
+    def __init__(
+        self, sentence: Text, *, exit_code: int, declared: str | None = None, **fields: Field
+    ) -> None:
+        super().__init__(sentence, **fields)
         self.exit_code = exit_code  # type: ignore[misc]  # this one is only known now
         self.declared = declared
 

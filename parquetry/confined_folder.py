@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
 from parquetry.errors import UsageError
-from parquetry.message import Message, Value
+from parquetry.message import Value
 
 FileIdentity: TypeAlias = tuple[int, int]
 """Device and inode. All names of a file or folder share them."""
@@ -156,7 +156,9 @@ class ConfinedFolder:
         if below.is_absolute():
             below = below.relative_to(self.root)
         if ".." in below.parts:
-            raise LinkInTheWayError(f"{path} leads out of {self.root}; name a path inside")
+            raise LinkInTheWayError(
+                "{path} leads out of {root}; name a path inside", path=path, root=self.root
+            )
         try:
             with self.open_parent(str(below), create_parents=create_parents, private=private) as at:
                 yield at
@@ -288,7 +290,9 @@ class ConfinedFolder:
         if identity_of(os.fstat(folder)) != identity:
             os.close(folder)
             raise LinkInTheWayError(
-                Message(Value.uri(str(self.root), quoted=True), f" is another folder: {_REPLACED_REMEDY}")
+                "{uri} is another folder: {replaced_remedy}",
+                uri=Value.uri(str(self.root), quoted=True),
+                replaced_remedy=_REPLACED_REMEDY,
             )
         self._real_root, self._identity = real_root, identity
         return folder
@@ -336,7 +340,9 @@ class ConfinedFolder:
         """Return the error for a link that is not followed, or whose target is ``outside`` the folder."""
         why = f"leads out of {self.root}" if outside else "parquetry follows no links there"
         where = Value.uri(str(self.root / path), quoted=True)
-        return LinkInTheWayError(Message(where, f" is a link, and {why}: {self.remedy}"))
+        return LinkInTheWayError(
+            "{where} is a link, and {why}: {remedy}", where=where, why=why, remedy=self.remedy
+        )
 
 
 def open_regular(path: Path | str, *, folder: int | None = None, follows: bool = False) -> int:
@@ -387,7 +393,7 @@ def identity_of(status: os.stat_result) -> FileIdentity:
 
 
 def _in_the_way(path: str, wanted: str) -> LinkInTheWayError:
-    return LinkInTheWayError(f"{path!r} is not a {wanted}; move it away")
+    return LinkInTheWayError("{path!r} is not a {wanted}; move it away", path=path, wanted=wanted)
 
 
 def _real_path(folder: Path) -> str:

@@ -11,17 +11,40 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, ClassVar
 
-from parquetry.message import Message, Value, Writer, joined, written
+from parquetry.message import Field, Message, Text, Value, Writer, message
 
 
-class ParquetryError(Exception):
+class MessageError(Exception):
+    """An exception with a message: ``MessageError("{file} is empty", file=...)``."""
+
+    def __init__(self, sentence: Text, **fields: Field) -> None:
+        """Make an exception of a literal sentence with a field for each name in it, or of a message."""
+        if isinstance(sentence, str):
+            sentence = Message(sentence, **fields)  # type: ignore[misc]  # the caller's is a literal
+        self._statement = sentence
+        super().__init__(self._statement)
+
+    def __str__(self) -> str:
+        return self.message.in_full()
+
+    @property
+    def message(self) -> Message:
+        """The sentence with the fields."""
+        return self._statement
+
+    def reword(self, change: Callable[[Message], Message]) -> None:
+        """Replace the message by the result of ``change``."""
+        self._statement = change(self._statement)
+        self.args = (self._statement,)
+
+
+class ParquetryError(MessageError):
     """A failure with a cause that the user can act on: what happened, where, and one remedy.
 
-    Its arguments are the statements of its message. ``writer`` turns commands and phrases in them into text
-    for the reader; the interface through which the failure leaves (command line or Python) sets it.
-    ``declared`` is the path in a table's spec of the SQL that failed, such as ``columns.day.generated``, or
-    None if no SQL failed. ``origin`` is the file, line and column of that SQL, once they were looked up in
-    the project.
+    ``writer`` turns commands and phrases in the message into text for the reader; the interface through which
+    the failure leaves (command line or Python) sets it. ``declared`` is the path in a table's spec of the SQL
+    that failed, such as ``columns.day.generated``, or None if no SQL failed. ``origin`` is the file, line and
+    column of that SQL, once they were looked up in the project; the message begins with it.
 
     ``exit_code`` is what the command line returns for the failure. An exception that is not a
     ``ParquetryError`` is a bug and exits with 70.
@@ -33,33 +56,32 @@ class ParquetryError(Exception):
     writer: Writer | None = None
 
     def __str__(self) -> str:
-        return written(self.message, self.writer)
+        return self.message.in_full(self.writer)
 
     @property
-    def message(self) -> str:
-        """The statements as one text, to be part of another text. It is a `Message` if a statement is one."""
-        place = (f"{self.origin}: ",) if self.origin else ()
-        return joined("", (*place, joined("; ", map(_text, self.args))))
-
-    def reword(self, change: Callable[[str], str]) -> None:
-        """Replace every statement by the result of ``change``."""
-        self.args = tuple(change(_text(statement)) for statement in self.args)
+    def message(self) -> Message:
+        """The sentence with the fields, after the origin if it is known."""
+        if self.origin is None:
+            return self._statement
+        return Message("{origin}: {statement}", origin=self.origin, statement=self._statement)
 
 
-def message_of(failure: BaseException) -> str:
+def message_of(failure: BaseException) -> Message:
     """Return the message of any exception; the text of a foreign exception becomes one maskable value."""
-    if isinstance(failure, ParquetryError):
+    if isinstance(failure, MessageError):
         return failure.message
     if isinstance(failure, OSError) and failure.errno is not None:
-        where = (": ", Value.uri(str(failure.filename), quoted=True)) if failure.filename is not None else ()
-        return Message(f"[Errno {failure.errno}] {failure.strerror}", *where)
+        where = None if failure.filename is None else Value.uri(str(failure.filename), quoted=True)
+        return Message(
+            "[Errno {errno}] {reason}{colon}{file}",
+            errno=failure.errno,
+            reason=failure.strerror,
+            colon="" if where is None else ": ",
+            file="" if where is None else where,
+        )
     if type(failure).__module__.startswith("parquetry."):
-        return joined("; ", map(_text, failure.args))
-    return Message(Value.quote(str(failure), type(failure).__name__))
-
-
-def _text(statement: object) -> str:
-    return statement if isinstance(statement, str) else str(statement)
+        return message("; ".join(map(str, failure.args)))
+    return Message("{words}", words=Value.quote(str(failure), type(failure).__name__))
 
 
 @contextmanager

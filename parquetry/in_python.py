@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Command, Phrase, written
+from parquetry.message import Command, Phrase, Text, in_full
 
 
-def in_python(text: str) -> str:
+def in_python(text: Text) -> str:
     """Return the text; in a message, commands become calls where Python has one."""
-    return written(text, called)
+    return in_full(text, called)
 
 
 def called(part: Command | Phrase) -> str:

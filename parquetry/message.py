@@ -1,16 +1,21 @@
-"""Messages as data: texts that keep their commands and values as separate parts until they are printed.
+"""Messages as data: a sentence with named fields, which is turned into text where it leaves the program.
 
-The printer of a message writes its parts: the command line completes commands with the options that were
-typed, and Python names the calls that do the same. Values that are personal data are masked before that. No
-code searches the finished text for them, as it contains words of other programs too.
+A sentence is a literal in the source (tests/unit/parquetry/test_sentences.py), so it contains no values. They
+are its fields: names, numbers, commands, and values that may be personal data. Where a message leaves the
+program, personal values are masked, the command line completes commands with the options that were typed, and
+Python names the calls that do the same.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, Self, TypeAlias, TypedDict
+from functools import cache
+from pathlib import PurePath
+from string import Formatter
+from typing import Any, Final, NoReturn, TypeAlias, TypedDict
 
 from parquetry.text import shell
 from parquetry.text.secret_names import MASK
@@ -59,13 +64,15 @@ class ValueKind(StrEnum):
 class Value:
     """A value of a table, or of data read for it, that may be personal; ``mask`` then replaces it.
 
-    If ``quoted``, it is written between quotation marks, with escapes.
+    If ``quoted``, it is written between quotation marks, with escapes. ``is_cleared`` says that it was masked
+    where that was necessary, so that a message may show it.
     """
 
     kind: ValueKind
     text: str
     mask: str = MASK
     quoted: bool = False
+    is_cleared: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return repr(self.text) if self.quoted else self.text
@@ -96,94 +103,286 @@ class Value:
         return cls(ValueKind.QUOTE, text, mask)
 
 
-MessagePart: TypeAlias = str | Command | Phrase | Value
+Part: TypeAlias = str | Command | Phrase | Value
+"""A piece of a message in the order of its text."""
+
 Writer: TypeAlias = Callable[[Command | Phrase], str]
-"""A function with which a printer turns commands and phrases into text."""
+"""A function with which an exit turns commands and phrases into text."""
+
+Field: TypeAlias = (
+    "str | int | float | PurePath | Command | Phrase | Value | Message | Sequence[Field] | None"
+)
+"""A value of a message. A sequence is written with commas, and None as "none"."""
 
 
-class Message(str):
-    """A text together with its parts. As a text it is what a reader sees if nothing is completed.
+class Message:
+    """A sentence with named fields, such as ``Message("{file} has {rows:,} rows", file=..., rows=...)``.
 
-    Sums of texts and messages are messages. A message formatted into another text loses its parts.
+    The sentence has the form of :meth:`str.format`, with names alone. As a text, a message hides the values
+    that may be personal; :meth:`in_full` shows them. It cannot be formatted into another text, as its fields
+    would be lost: it is a field of the other message.
     """
 
-    __slots__ = ("parts",)
-    parts: tuple[MessagePart, ...]
+    __slots__ = ("fields", "sentence")
 
-    def __new__(cls, *parts: MessagePart) -> Self:
-        """Return the message with these parts; messages among them are replaced by their own parts."""
-        flat = tuple(_flat(parts))
-        made = super().__new__(cls, "".join(map(str, flat)))
-        made.parts = flat
-        return made
+    def __init__(self, sentence: str, **fields: Field) -> None:
+        """Make a message of a literal sentence and a field for each name in it."""
+        self.sentence: Final = sentence
+        self.fields: Final[Mapping[str, Field]] = fields
 
-    def __add__(self, other: str) -> Message:
-        return Message(self, other)
+    @staticmethod
+    def of(*parts: Part) -> Message:
+        """Return the message that consists of these parts, for a text that was put together elsewhere."""
+        names = [f"part{number}" for number in range(1, len(parts) + 1)]
+        return _made("".join(f"{{{name}}}" for name in names), dict(zip(names, parts, strict=True)))
 
-    def __radd__(self, other: str) -> Message:
-        return Message(other, self)
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The pieces of the message in the order of its text; texts beside each other are one piece."""
+        parts: list[Part] = []
+        for part in self._parts():
+            if isinstance(part, str) and parts and isinstance(parts[-1], str):
+                parts[-1] += part
+            elif part:
+                parts.append(part)
+        return tuple(parts)
 
-    def __reduce__(self) -> tuple[type[Message], tuple[MessagePart, ...]]:
-        return Message, self.parts
+    def _parts(self) -> Iterator[Part]:
+        for literal, name, conversion, spec in _parsed(self.sentence):
+            yield literal
+            if name:
+                yield from _parts_of(self.fields[name], conversion, spec)
+
+    @property
+    def statements(self) -> tuple[Text, ...]:
+        """The messages that :func:`joined` has put together with semicolons, or this one alone."""
+        if not _STATEMENTS.fullmatch(self.sentence):
+            return (self,)
+        return tuple(each for each in self.fields.values() if isinstance(each, str | Message))
+
+    def in_full(self, writer: Writer | None = None) -> str:
+        """Return the text with all values, also personal ones. Only exits use it, after masking.
+
+        Args:
+            writer: Turns commands and phrases into text; by default they are as on a command line.
+
+        """
+        return "".join(
+            writer(part) if writer and isinstance(part, Command | Phrase) else str(part)
+            for part in self._parts()
+        )
+
+    def masked(self, mask: Callable[[Value], Value]) -> Message:
+        """Return the message with the cleared result of ``mask`` for each value that may be personal."""
+        return self._with_fields(
+            lambda each: replace(mask(each), is_cleared=True) if isinstance(each, Value) else each
+        )
+
+    def changed(self, change: Callable[[str], str]) -> Message:
+        """Return the message with ``change`` applied to each text, value and word of a command in it."""
+        return self._with_fields(lambda each: _changed(each, change))
+
+    def _with_fields(self, change: Callable[[Field], Field]) -> Message:
+        return _made(self.sentence, {name: _each(each, change) for name, each in self.fields.items()})
+
+    def __str__(self) -> str:
+        return "".join(
+            MASK if isinstance(part, Value) and not part.is_cleared else str(part) for part in self._parts()
+        )
+
+    def __repr__(self) -> str:
+        return f"Message({str(self)!r})"
+
+    def __format__(self, spec: str) -> NoReturn:
+        raise TypeError("a message cannot be formatted into a text; make it a field of a message")
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == other if isinstance(other, str) else self.parts == getattr(other, "parts", None)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __contains__(self, text: str) -> bool:
+        return text in str(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self.sentence, dict(self.fields))
+
+
+_STATEMENTS: Final = re.compile(r"\{\w+\}(?:; \{\w+\})+")
+Text: TypeAlias = str | Message
+"""A text without fields, or a message."""
 
 
 def command(*words: str) -> Message:
     """Return a message that names the command with these words."""
-    return Message(Command(words))
+    return Message("{command}", command=Command(words))
 
 
 def run(*words: str) -> Message:
     """Return a message that asks the reader to run the command with these words."""
-    return Message(Command(words, imperative=True))
+    return Message("{command}", command=Command(words, imperative=True))
 
 
 def phrase(typed: str, *, called: str) -> Message:
     """Return a message with one wording for a command line and another for Python."""
-    return Message(Phrase(typed, called))
+    return Message("{phrase}", phrase=Phrase(typed, called))
 
 
-def joined(separator: str, texts: Iterable[str]) -> str:
-    """Return the texts with the separator between them, as a message if one of them is a message."""
-    parts: list[str] = []
-    for text in texts:
-        parts += [separator, text] if parts else [text]
-    return Message(*parts) if any(isinstance(part, Message) for part in parts) else "".join(parts)
+def message(text: Text) -> Message:
+    """Return the text as a message."""
+    return text if isinstance(text, Message) else Message("{text}", text=text)
 
 
-def written(text: str, writer: Writer | None) -> str:
-    """Return the text; in a message, ``writer`` writes the commands and phrases."""
-    if writer is None or not isinstance(text, Message):
-        return str(text)
-    return "".join(writer(part) if isinstance(part, Command | Phrase) else str(part) for part in text.parts)
+def joined(separator: str, texts: Iterable[Text]) -> Message:
+    """Return the message of the texts with the separator between them."""
+    named = {f"text{number}": text for number, text in enumerate(texts, 1)}
+    escaped = separator.replace("{", "{{").replace("}", "}}")
+    return _made(escaped.join(f"{{{name}}}" for name in named), named)
 
 
-def changed(text: str, change: Callable[[str], str]) -> str:
+def in_full(text: Text, writer: Writer | None = None) -> str:
+    """Return the text with all values; in a message, ``writer`` writes the commands and phrases."""
+    return text.in_full(writer) if isinstance(text, Message) else text
+
+
+def changed(text: Text, change: Callable[[str], str]) -> Text:
     """Return the result of ``change``, which is applied to each part of a message separately."""
-    if not isinstance(text, Message):
-        return change(text)
-    return Message(*(_changed(part, change) for part in text.parts))
+    return text.changed(change) if isinstance(text, Message) else change(text)
 
 
-def with_values(text: str, change: Callable[[Value], Value]) -> str:
-    """Return the text; in a message, ``change`` replaces each value."""
-    if not isinstance(text, Message):
-        return text
-    return Message(*(change(part) if isinstance(part, Value) else part for part in text.parts))
+def masked(text: Text, mask: Callable[[Value], Value]) -> Text:
+    """Return the text; in a message, ``mask`` returns the value to show for each that may be personal."""
+    return text.masked(mask) if isinstance(text, Message) else text
 
 
-def parts_json(text: str) -> list[Any]:
-    """Return the parts of a text as JSON values, which :func:`from_parts_json` reads."""
-    return [_part_json(part) for part in (text.parts if isinstance(text, Message) else (text,))]
+def message_json(text: Message) -> dict[str, Any]:
+    """Return the message as JSON values, which :func:`message_from_json` reads."""
+    return {"sentence": text.sentence, "fields": {name: _json(field) for name, field in text.fields.items()}}
 
 
-def from_parts_json(parts: Iterable[Any]) -> Message:
-    """Return the message with the parts that :func:`parts_json` wrote.
+def message_from_json(value: Any) -> Message:
+    """Return the message that :func:`message_json` wrote.
 
     Raises:
-        ValueError, KeyError, TypeError: The values are not parts of a message.
+        ValueError, KeyError, TypeError: The values are not a message.
 
     """
-    return Message(*map(_part, parts))
+    made = _made(value["sentence"], {name: _field(each) for name, each in value["fields"].items()})
+    _ = made.parts
+    return made
+
+
+@cache
+def _parsed(sentence: str) -> tuple[tuple[str, str, str, str], ...]:
+    """Return a sentence's pieces: a literal, and the name, conversion and format of the field after it."""
+    pieces = Formatter().parse(sentence)
+    return tuple(
+        (literal, name or "", conversion or "", spec or "") for literal, name, spec, conversion in pieces
+    )
+
+
+def _parts_of(field: Field, conversion: str, spec: str) -> Iterator[Part]:
+    match field:
+        case Message():
+            yield from field._parts()  # noqa: SLF001 - its own class
+        case Command() | Phrase() | Value():
+            yield field
+        case list() | tuple():
+            for number, each in enumerate(field):
+                yield ", " if number else ""
+                yield from _parts_of(each, conversion, spec)
+        case None:
+            yield "none"
+        case _:
+            yield format(repr(field) if conversion == "r" else field, spec)
+
+
+def _each(field: Field, change: Callable[[Field], Field]) -> Field:
+    """Return the field with ``change`` applied to it, or to its members."""
+    if isinstance(field, Message):
+        return field._with_fields(change)  # noqa: SLF001 - its own class
+    if isinstance(field, list | tuple):
+        return [_each(each, change) for each in field]
+    return change(field)
+
+
+def _changed(field: Field, change: Callable[[str], str]) -> Field:
+    match field:
+        case Command(words, imperative):
+            return Command(tuple(map(change, words)), imperative)
+        case Phrase(typed, called):
+            return Phrase(change(typed), change(called))
+        case Value(_, text, mask):
+            return replace(field, text=change(text), mask=change(mask))
+        case str():
+            return change(field)
+        case _:
+            return field
+
+
+def _made(sentence: str, fields: Mapping[str, Field]) -> Message:
+    """Return a message of a sentence that was put together here, of literals and names of fields."""
+    return Message(sentence, **fields)  # type: ignore[misc]  # the only place without a literal
+
+
+def _json(field: Field) -> Any:  # noqa: PLR0911 - a table
+    match field:
+        case Message():
+            return {"message": message_json(field)}
+        case Command(words, imperative):
+            return {"command": list(words), "imperative": imperative}
+        case Phrase(typed, called):
+            return {"typed": typed, "called": called}
+        case Value() if field.is_cleared:
+            return str(field)
+        case Value(kind, text, mask, quoted):
+            return {"value": text, "kind": kind.value, "mask": mask, "quoted": quoted}
+        case list() | tuple():
+            return [_json(each) for each in field]
+        case None | bool() | int() | float():
+            return field
+        case _:
+            return str(field)
+
+
+def _field(field: Any) -> Field:
+    match field:
+        case None | str() | int() | float():
+            return field
+        case [*members]:
+            return [_field(each) for each in members]
+        case {"message": text}:
+            return message_from_json(text)
+        case {"command": [*words], "imperative": bool(imperative)}:
+            return Command(tuple(map(str, words)), imperative)
+        case {"typed": str(typed), "called": str(called)}:
+            return Phrase(typed, called)
+        case {"value": str(text), "kind": str(kind), "mask": str(mask), "quoted": bool(quoted)}:
+            return Value(ValueKind(kind), text, mask, quoted)
+        case _:
+            raise ValueError(f"{field!r:.80} is not a field of a message")
+
+
+def texts(document: Any) -> Any:
+    """Return the JSON document with the texts of its messages in their places.
+
+    It is also the ``default`` of :func:`json.dumps`, which asks it for messages alone.
+
+    Raises:
+        TypeError: A value has no form in JSON.
+
+    """
+    match document:
+        case Message():
+            return str(document)
+        case Mapping():
+            return {key: texts(value) for key, value in document.items()}
+        case list() | tuple():
+            return [texts(value) for value in document]
+        case None | str() | int() | float():
+            return document
+    raise TypeError(f"a {type(document).__name__} has no form in JSON")
 
 
 class NamedCommand(TypedDict):
@@ -222,52 +421,6 @@ def with_commands(document: Any, named: Sequence[NamedCommand]) -> Any:
     return document
 
 
-def _flat(parts: Iterable[MessagePart]) -> Iterator[MessagePart]:
-    for part in parts:
-        if isinstance(part, Message):
-            yield from part.parts
-        elif part:
-            yield part
-
-
-def _changed(part: MessagePart, change: Callable[[str], str]) -> MessagePart:
-    match part:
-        case Command(words, imperative):
-            return Command(tuple(map(change, words)), imperative)
-        case Phrase(typed, called):
-            return Phrase(change(typed), change(called))
-        case Value(_, text, mask):
-            return replace(part, text=change(text), mask=change(mask))
-        case _:
-            return change(part)
-
-
-def _part_json(part: MessagePart) -> Any:
-    match part:
-        case Command(words, imperative):
-            return {"command": list(words), "imperative": imperative}
-        case Phrase(typed, called):
-            return {"typed": typed, "called": called}
-        case Value(kind, text, mask, quoted):
-            return {"value": text, "kind": kind.value, "mask": mask, "quoted": quoted}
-        case _:
-            return str(part)
-
-
-def _part(part: Any) -> MessagePart:
-    match part:
-        case str():
-            return part
-        case {"command": [*words], "imperative": bool(imperative)}:
-            return Command(tuple(map(str, words)), imperative)
-        case {"typed": str(typed), "called": str(called)}:
-            return Phrase(typed, called)
-        case {"value": str(text), "kind": str(kind), "mask": str(mask), "quoted": bool(quoted)}:
-            return Value(ValueKind(kind), text, mask, quoted)
-        case _:
-            raise ValueError(f"{part!r:.80} is not part of a message")
-
-
 def _commands(value: Any, place: tuple[str | int, ...]) -> Iterator[NamedCommand]:
     if isinstance(value, Message):
         at = 0
@@ -298,16 +451,16 @@ def _replaced(value: Any, place: tuple[str | int, ...], named: Sequence[NamedCom
 def _message(text: Any, named: Sequence[NamedCommand]) -> Message:
     if not isinstance(text, str):
         raise ValueError(_ELSEWHERE)  # noqa: TRY004 - the document is wrong, not its type
-    parts: list[MessagePart] = []
+    parts: list[Part] = []
     done = 0
     for each in named:
-        found = Command(tuple(each["words"]), imperative=each["imperative"])
-        begin, end = each["at"], each["at"] + len(str(found))
-        if not found.words or begin < done or text[begin:end] != str(found):
+        written = Command(tuple(each["words"]), imperative=each["imperative"])
+        begin, end = each["at"], each["at"] + len(str(written))
+        if not written.words or begin < done or text[begin:end] != str(written):
             raise ValueError(_ELSEWHERE)
-        parts += [text[done:begin], found]
+        parts += [text[done:begin], written]
         done = end
-    return Message(*parts, text[done:])
+    return Message.of(*parts, text[done:])
 
 
 _ELSEWHERE: Final = "a text does not contain its command at the recorded position"

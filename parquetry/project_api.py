@@ -26,7 +26,7 @@ from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
 from parquetry.compiler.workspace.observation import table_exists
 from parquetry.compiler.workspace.opened import Workspace, open_workspace
-from parquetry.errors import ParquetryError, UsageError
+from parquetry.errors import ParquetryError, UsageError, message_of
 from parquetry.in_python import python_messages
 from parquetry.runtime.main import execute, spark_ended
 from parquetry.runtime.spec.job import JobPlan
@@ -191,7 +191,7 @@ class Project:
         """
         if only is not None and only not in set(Only):
             parts = " or ".join(repr(str(part)) for part in Only)
-            raise UsageError(f"only= is {only!r}; give {parts}")
+            raise UsageError("only= is {only!r}; give {parts}", only=only, parts=parts)
         run_id = new_run_id()
         with python_messages():
             result = run_tables(
@@ -236,9 +236,11 @@ def load(
     """
     for name, given in (("select", select), ("exclude", exclude)):
         if isinstance(given, str):
-            raise UsageError(f"{name}= is one selector, {given!r}; give a list of them: [{given!r}]")
+            raise UsageError(
+                "{name}= is one selector, {given!r}; give a list of them: [{given!r}]", name=name, given=given
+            )
     if not isinstance(target, str | None):
-        raise UsageError(f"target= is {target!r}; give the name of a target")
+        raise UsageError("target= is {target!r}; give the name of a target", target=target)
     with python_messages():
         workspace = open_workspace(
             Path(directory),
@@ -269,6 +271,10 @@ def unexpected_error(failure: Exception) -> ParquetryError:
     if (ended := spark_ended()) is not None:
         ended.__cause__ = failure
         return ended
-    error = UnexpectedError(f"a bug of parquetry ({type(failure).__name__}: {failure}); please report it")
+    error = UnexpectedError(
+        "a bug of parquetry ({name}: {failure}); please report it",
+        name=type(failure).__name__,
+        failure=message_of(failure),
+    )
     error.__cause__ = failure
     return error

@@ -267,7 +267,9 @@ class Table:
         if operation not in _BATCH_OPERATIONS:
             near = get_close_matches(str(operation).lower(), _BATCH_OPERATIONS, n=1)
             known = f"did you mean {near[0]!r}?" if near else f"operations are {', '.join(_BATCH_OPERATIONS)}"
-            raise UsageError(f"a batch writer has no operation {operation!r}; {known}")
+            raise UsageError(
+                "a batch writer has no operation {operation!r}; {known}", operation=operation, known=known
+            )
         from parquetry.runtime.spark.stream import batch_writer  # noqa: PLC0415 - heavy
 
         request = WriteRequest(
@@ -408,7 +410,7 @@ def _parse_ties(ties: str) -> Ties:
     try:
         return Ties(ties)
     except ValueError:
-        raise UsageError(f"ties is {', '.join(Ties)}, not {ties!r}") from None
+        raise UsageError("ties is {ties}, not {ties2!r}", ties=[*Ties], ties2=ties) from None
 
 
 @python_messages()

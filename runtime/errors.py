@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from parquetry.errors import ParquetryError
+from parquetry.errors import MessageError, ParquetryError
 
 
 class StorageError(ParquetryError):
@@ -117,7 +117,7 @@ class RefusedCell(Exception):  # noqa: N818 - becomes an InvalidDataError with i
     """
 
 
-class RetryWrite(Exception):  # noqa: N818 - a signal between a write's body and run_write
+class RetryWrite(MessageError):  # noqa: N818 - a signal between a write's body and run_write
     """The write cannot continue from the state in which it started, but may succeed from the current one."""
 
 

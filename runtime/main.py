@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parquetry.errors import ParquetryError
-from parquetry.message import Message, changed, commands_of, run
+from parquetry.errors import ParquetryError, message_of
+from parquetry.message import Message, Text, commands_of, message_json, run, texts
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import ChangeResult, TableChange, apply_change
@@ -92,8 +92,8 @@ class JobResult(Brief):
     commit: CommitResult | None = None
     services: ServiceResult | None = None
     clustering: ClusteringResult | None = None
-    warnings: tuple[str, ...] = ()
-    set_aside: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
+    set_aside: tuple[Text, ...] = ()
     tested: RowTestsResult | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
@@ -137,16 +137,16 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
         with failures_masked(job.spec, location=job.location):
             return _masked_result(_execute(job, session or start_spark), job)
     except ParquetryError as failure:
-        failure.reword(partial(changed, change=partial(without_secrets, values=job.secrets)))
+        failure.reword(lambda message: message.changed(partial(without_secrets, values=job.secrets)))
         raise
 
 
 def _masked_result(result: JobResult, job: JobPlan) -> JobResult:
     commit, clustering, tested = result.commit, result.clustering, result.tested
 
-    def masked_text(warning: str) -> str:
+    def masked_text(warning: Text) -> Message:
         masked = masked_message(warning, job.spec, location=job.location)
-        return changed(masked, partial(without_secrets, values=job.secrets))
+        return masked.changed(partial(without_secrets, values=job.secrets))
 
     def masked_answer(answer: RowTestResult) -> RowTestResult:
         return replace(answer, problem=None if answer.problem is None else masked_text(answer.problem))
@@ -331,15 +331,17 @@ def _ingest(
         if not commit.superseded:
             return replace(_ingest_result(job, due, set_aside), commit=commit)
         rounds += 1
-    raise ConflictError(f"{reason} ({_ROUNDS} attempts); run it again")
+    raise ConflictError("{reason} ({rounds} attempts); run it again", reason=reason, rounds=_ROUNDS)
 
 
-def _ingest_result(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, str]) -> JobResult:
+def _ingest_result(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, Text]) -> JobResult:
     """Return the result of an ingestion. ``set_aside`` has the reason for each bad file."""
-    refused = dict(set_aside)
+    refused: dict[str, Text] = dict(set_aside)
     if due is None:
         return JobResult(table=job.table, job=job.name, set_aside=tuple(refused.values()))
-    refused |= {each.path: Message(each.path, " ", each.reason) for each in due.refused}
+    refused |= {
+        each.path: Message("{each} {reason}", each=each.path, reason=each.reason) for each in due.refused
+    }
     return JobResult(
         table=job.table,
         job=job.name,
@@ -355,7 +357,9 @@ def _applied_source(job: JobPlan, handle: TableHandle) -> Source:
     source = next((s for s in declared if s.name == job.source), None)
     if source is None:
         raise InvalidDataError(
-            f"table {job.table}: its applied spec has no source {job.source!r}; apply the spec that has it"
+            "table {table}: its applied spec has no source {source!r}; apply the spec that has it",
+            table=job.table,
+            source=job.source,
         )
     return source
 
@@ -382,7 +386,7 @@ def run_document(document: Mapping[str, Any], *, folder: str, report: str | None
     except ParquetryError as error:
         return _print_result(_failure(error))
     try:
-        document = _with_commands(to_json_value(execute(job)))
+        document = _with_commands(to_json_value(execute(job), messages=True))
     except ParquetryError as error:
         document = _failure(error)
         if isinstance(error, ForeignTableError):
@@ -401,16 +405,17 @@ def _write_report(store: ObjectStore, report: str, document: Mapping[str, Any]) 
 
 
 def _failure(error: ParquetryError) -> dict[str, Any]:
-    sys.stderr.write(without_commands(visible(f"error: {error}\n")))
-    statements = [one if isinstance(one, str) else str(one) for one in error.args]
-    about = {"statements": statements, "declared": error.declared, "exit_code": error.exit_code}
-    return _with_commands({"error": str(error), **about})
+    text = str(error)
+    sys.stderr.write(without_commands(visible(f"error: {text}\n")))
+    about = {"declared": error.declared, "exit_code": error.exit_code}
+    return {"error": text, "message": message_json(error.message), **about}
 
 
 def _with_commands(document: dict[str, Any]) -> dict[str, Any]:
     """Return the result with the commands in its texts, for the program that prints them."""
     commands = commands_of(document)
-    return document | {"commands": commands} if commands else document
+    with_texts: dict[str, Any] = texts(document | {"commands": commands} if commands else document)
+    return with_texts
 
 
 def _print_result(document: Mapping[str, Any]) -> int:
@@ -432,15 +437,30 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _read_document(path: Path) -> Mapping[str, Any]:
-    remedy = run("compile") + " and name one of target/jobs/TABLE/*.json"
+    remedy = Message("{command} and name one of target/jobs/TABLE/*.json", command=run("compile"))
     try:
         document = parsed_json(path.read_bytes())
     except OSError as error:
-        raise InvalidDataError(f"{path}: the job cannot be read: {error.strerror}; " + remedy) from error
+        raise InvalidDataError(
+            "{path}: the job cannot be read: {strerror}; {remedy}",
+            path=path,
+            strerror=error.strerror,
+            remedy=remedy,
+        ) from error
     except ValueError as error:
-        raise InvalidDataError(f"{path}: the job is not JSON: {error}; " + remedy) from error
+        raise InvalidDataError(
+            "{path}: the job is not JSON: {error}; {remedy}",
+            path=path,
+            error=message_of(error),
+            remedy=remedy,
+        ) from error
     if not isinstance(document, dict):
-        raise InvalidDataError(f"{path}: a job is an object, not {document!r:.80}; " + remedy)
+        raise InvalidDataError(
+            "{path}: a job is an object, not {document:.80}; {remedy}",
+            path=path,
+            document=repr(document),
+            remedy=remedy,
+        )
     return document
 
 

@@ -24,7 +24,7 @@ def quoted_library_text(text: str, *, kind: str = MASK) -> Message:
         kind: The class to show if the text does not begin with an error class of Spark.
 
     """
-    return Message(Value.quote(text or kind, _without_values(text, kind)))
+    return Message("{words}", words=Value.quote(text or kind, _without_values(text, kind)))
 
 
 def _without_values(text: str, kind: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.message import from_parts_json, parts_json
+from parquetry.message import Message, message, message_from_json, message_json
 from parquetry.runtime import errors
 from parquetry.runtime.errors import RefusedCell, RetryWrite
 
@@ -41,21 +41,21 @@ def failures_encoded(task: Task) -> Task:
         try:
             yield from task(batches)
         except (ParquetryError, RetryWrite) as failure:
-            raise TaskFailureError(f"{failure}\n{token} {failure_json(failure)}") from failure
+            text = failure.message.in_full()
+            raise TaskFailureError(f"{text}\n{token} {failure_json(failure)}") from failure
 
     return run
 
 
-def refusal_sql(error: str, statements: Sequence[str]) -> str:
+def refusal_sql(error: str, texts: Sequence[str]) -> str:
     """Return SQL for a text that :func:`raised_in_task` turns into an error, if a task raises it.
 
     Args:
         error: The name of the error's class.
-        statements: SQL expressions of the texts of the error.
+        texts: SQL expressions of the error's arguments: those of a RefusedCell, or one text.
 
     """
-    parts = ", ".join(f"array({statement})" for statement in statements)
-    failure = f"to_json(named_struct('error', '{error}', 'statements', array({parts})))"
+    failure = f"to_json(named_struct('error', '{error}', 'texts', array({', '.join(texts)})))"
     return f"concat('{_OF_THIS_DRIVER} ', {failure})"
 
 
@@ -82,10 +82,9 @@ def raised_in_task(text: str) -> Exception | None:
 
 
 def failure_json(failure: ParquetryError | RetryWrite) -> str:
-    """Return the failure as one line of JSON: its class, its statements, and the SQL's place in the spec."""
-    statements = [parts_json(each if isinstance(each, str) else str(each)) for each in failure.args]
+    """Return the failure as one line of JSON: its class, its message, and the SQL's place in the spec."""
     about = {"declared": failure.declared} if isinstance(failure, ParquetryError) and failure.declared else {}
-    return json.dumps({"error": type(failure).__name__, "statements": statements, **about})
+    return json.dumps({"error": type(failure).__name__, "message": message_json(failure.message), **about})
 
 
 def failure_from_json(text: str) -> Exception:
@@ -96,10 +95,15 @@ def failure_from_json(text: str) -> Exception:
 
     """
     found: dict[str, Any] = json.loads(text)
+    if found["error"] == RefusedCell.__name__:
+        return RefusedCell(*found["texts"])
     kind = getattr(errors, found["error"], ParquetryError)
-    if not (isinstance(kind, type) and issubclass(kind, ParquetryError | RetryWrite | RefusedCell)):
+    if not (isinstance(kind, type) and issubclass(kind, ParquetryError | RetryWrite)):
         kind = ParquetryError
-    failure: Exception = kind(*map(from_parts_json, found["statements"]))
+    statement: Message = (
+        message_from_json(found["message"]) if "message" in found else message(found["texts"][0])
+    )
+    failure: Exception = kind(statement)
     if isinstance(failure, ParquetryError):
         failure.declared = found.get("declared")
     return failure

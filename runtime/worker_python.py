@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import SparkStartError
 from parquetry.runtime.spark_environment import spark_environment
 
@@ -39,11 +39,11 @@ def check_worker_python(master: str, environment: Mapping[str, str] = os.environ
         return
     if fault := _fault(program, environment):
         raise SparkStartError(
-            Message(
-                f"{PYSPARK_PYTHON} names ",
-                Value.uri(program, quoted=True),
-                f", {fault}; unset it, or set it to {sys.executable}",
-            )
+            "{pyspark_python} names {uri}, {fault}; unset it, or set it to {executable}",
+            pyspark_python=PYSPARK_PYTHON,
+            uri=Value.uri(program, quoted=True),
+            fault=fault,
+            executable=sys.executable,
         )
 
 

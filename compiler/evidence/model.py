@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from parquetry.compiler.evidence.money import TableCosts
 from parquetry.compiler.replay.model import Replay
+from parquetry.message import Text
 from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
@@ -113,8 +114,8 @@ class DueSource:
     size_bytes: int = 0
     changed_files: int = 0
     known: tuple[KnownFiles, ...] = ()
-    problem: str | None = None
-    warning: str | None = None
+    problem: Text | None = None
+    warning: Text | None = None
 
     @property
     def is_due(self) -> bool:
@@ -127,7 +128,7 @@ class ExcludedPath:
     """A file that clustering leaves as it is. ``detail`` is the text for the reason."""
 
     path: str
-    reason: str
+    reason: Text
     detail: str
 
 

@@ -124,8 +124,11 @@ def git(
                 child.kill()
         if len(output) > _MAX_BYTES:
             raise GitError(
-                f"the output of git {command[0]} in {directory.resolve()} exceeds {_MAX_BYTES >> 20} MiB: "
-                "no project has that many files; name another revision"
+                "the output of git {command} in {resolve} exceeds {max_bytes} MiB: no project has that "
+                "many files; name another revision",
+                command=command[0],
+                resolve=directory.resolve(),
+                max_bytes=_MAX_BYTES >> 20,
             )
         error_file.seek(0)
         error_text = error_file.read(_MAX_ERROR_BYTES).decode(errors="replace").strip()
@@ -206,9 +209,12 @@ def work_tree(directory: Path) -> GitWorkTree:
     head = object_named(directory, "HEAD")
     if "safe.bareRepository" in head.error_text:
         raise GitError(
-            f"{directory.resolve()} has the files of a bare git repository (HEAD, objects, refs), whose "
-            "settings git would follow; remove them, or "
-            + phrase("name another folder with --project", called="give another folder to parquetry.load()")
+            "{resolve} has the files of a bare git repository (HEAD, objects, refs), whose settings "
+            "git would follow; remove them, or {option}",
+            resolve=directory.resolve(),
+            option=phrase(
+                "name another folder with --project", called="give another folder to parquetry.load()"
+            ),
         )
     if "dubious ownership" in head.error_text:
         _LOG.warning(

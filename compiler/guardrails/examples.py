@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from parquetry.compiler.guardrails.verdicts import findings
 from parquetry.errors import ParquetryError
+from parquetry.message import in_full
 from parquetry.project.diagnostics.model import Diagnostic
 from parquetry.project.guardrails.model import Example, Guardrail, RuleOutcome
 from parquetry.project.yaml.folder import GUARDRAILS, ProjectFiles
@@ -55,8 +56,10 @@ class ExampleOutcomes:
         if not different:
             return None
         return DifferentOutcomeError(
-            f"{different} of {len(self.outcomes)} example plans have an unexpected outcome; "
-            "correct the expression, the example or the expected outcome"
+            "{different} of {outcomes} example plans have an unexpected outcome; correct the "
+            "expression, the example or the expected outcome",
+            different=different,
+            outcomes=len(self.outcomes),
         )
 
 
@@ -84,7 +87,7 @@ def _outcome(
 ) -> tuple[RuleOutcome | None, tuple[str, ...]]:
     """Return the gravest outcome in an example plan with the messages, or None if the file is not a plan."""
     if isinstance(data, Diagnostic):
-        return None, (data.summary,)
+        return None, (in_full(data.summary),)
     try:
         plan = parsed_json(data)
         found = findings([guardrail], plan, now_ms=_now_ms(example, plan))

@@ -31,13 +31,19 @@ def check_declared(observation: Observation, declared: TableSpec) -> None:
     plan = "" if applied.plan_id is None else f", by plan {applied.plan_id}"
     commit = "" if applied.git_commit is None else f", from commit {applied.git_commit[:12]}"
     raise StalePlanError(
-        f"{DRIFT_CODE} {observation.handle.store.uri}: record {applied.number}{plan}{commit} differs from "
-        f"the declared spec in {', '.join(paths[:_SHOWN])}{more}. If the change is yours, apply it ("
-        + command("plan")
-        + ", "
-        + command("apply")
-        + "), run from the commit that was applied, or use the record (--applied); if nobody intended it, "
-        "find out who wrote to the table"
+        "{drift_code} {table}: record {number}{plan}{commit} differs from the declared spec in "
+        "{paths}{more}. If the change is yours, apply it ({command}, {command2}), run from the commit "
+        "that was applied, or use the record (--applied); if nobody intended it, find out who wrote to "
+        "the table",
+        drift_code=DRIFT_CODE,
+        table=observation.handle.store.uri,
+        number=applied.number,
+        plan=plan,
+        commit=commit,
+        paths=[*paths[:_SHOWN]],
+        more=more,
+        command=command("plan"),
+        command2=command("apply"),
     )
 
 
@@ -50,6 +56,9 @@ def check_named(observation: Observation, declared: TableSpec) -> None:
     for group, path, name in () if observation.spec is None else keys_and_plug_ins(observation.spec):
         if (group, name) not in known:
             raise StalePlanError(
-                f"{observation.handle.store.uri}: {path} of the applied spec is {name!r}, which is not "
-                "declared here; declare it if it is yours, or apply the declared spec"
+                "{table}: {path} of the applied spec is {name!r}, which is not declared here; declare "
+                "it if it is yours, or apply the declared spec",
+                table=observation.handle.store.uri,
+                path=path,
+                name=name,
             )

@@ -82,7 +82,11 @@ def past_run(root: Path, run_id: str) -> PastRun:
     """Return the run with that id, or raise UsageError if it is not recorded."""
     project_folder = ConfinedFolder(root)
     if run_id not in recorded_runs(project_folder):
-        raise UsageError(f"no run {run_id!r} is recorded in {root / RUNS}; omit the id to list the runs")
+        raise UsageError(
+            "no run {run_id!r} is recorded in {root}; omit the id to list the runs",
+            run_id=run_id,
+            root=root / RUNS,
+        )
     return _read_run(project_folder, run_id)
 
 

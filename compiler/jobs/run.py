@@ -21,7 +21,7 @@ from parquetry.compiler.workspace.observation import Observation, check_files, o
 from parquetry.compiler.workspace.opened import Workspace, job
 from parquetry.compiler.workspace.run_results import recorded_run, save_results
 from parquetry.errors import ParquetryError
-from parquetry.message import command
+from parquetry.message import Message, Text, command, in_full, joined
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.plan.due import is_clustering_due, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
@@ -66,7 +66,7 @@ class JobOutcome(Brief):
     error: ParquetryError | None = None
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[Text, ...]:
         """Findings that need attention although the job did not fail."""
         result = self.result
         if result is None:
@@ -111,7 +111,9 @@ class RunResult(Brief):
             return bugs[0]
         if any(outcome.result is not None and outcome.result.committed for outcome in self.outcomes):
             return PartialFailureError(
-                f"{len(errors)} of {len(self.outcomes)} jobs failed; correct the causes, then run again"
+                "{errors} of {outcomes} jobs failed; correct the causes, then run again",
+                errors=len(errors),
+                outcomes=len(self.outcomes),
             )
         return errors[0]
 
@@ -128,9 +130,14 @@ class RunResult(Brief):
         reasons = [why for o in self.outcomes if o.result is not None for why in o.result.set_aside]
         if not reasons:
             return None
-        listed = "; ".join(reasons[:_SHOWN])
+        listed = joined("; ", reasons[:_SHOWN])
         more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
-        return InvalidDataError(f"{len(reasons)} source files were set aside: {listed}{more}")
+        return InvalidDataError(
+            "{reasons} source files were set aside: {listed}{more}",
+            reasons=len(reasons),
+            listed=listed,
+            more=more,
+        )
 
     @property
     def reasons(self) -> tuple[JobOutcome, ...]:
@@ -142,7 +149,7 @@ class RunResult(Brief):
         reasons = []
         for outcome in self.outcomes:
             error = outcome.error
-            texts = {(outcome.table, str(part)) for part in error.args} if error else set()
+            texts = {(outcome.table, in_full(part)) for part in error.message.statements} if error else set()
             if error is not None and error is not self.failure and not texts <= shown:
                 reasons.append(outcome)
             shown |= texts
@@ -556,5 +563,5 @@ def _save(root: Path, result: RunResult) -> ParquetryError | None:
         root,
         result.run_id,
         to_json(result),
-        kept="the commits of the run are kept, " + command("timeline") + " shows them",
+        kept=Message("the commits of the run are kept, {command} shows them", command=command("timeline")),
     )

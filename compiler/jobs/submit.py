@@ -19,8 +19,8 @@ from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.security.secrets import references
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.errors import UsageError
-from parquetry.message import command, with_commands
+from parquetry.errors import UsageError, message_of
+from parquetry.message import command, message_from_json, with_commands
 from parquetry.project.model.resolved import SparkLaunchSettings
 from parquetry.project.validation.interpolate import Secret
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
@@ -61,16 +61,19 @@ class SparkSubmit:
         reported = self._reported(job)
         document = _with_commands(document or reported)
         if "error" in document:
-            raise JobFailedError(
-                *document["statements"], exit_code=document["exit_code"], declared=document["declared"]
-            )
+            raise _failure(document)
         if returncode != 0:
-            raise JobFailedError(f"spark-submit ended with {returncode}: {log_hint()}", exit_code=1)
+            raise JobFailedError(
+                "spark-submit ended with {returncode}: {hint}",
+                returncode=returncode,
+                hint=log_hint(),
+                exit_code=1,
+            )
         if not document:
             raise JobFailedError(
-                "spark-submit succeeded, but the job left no result: "
-                + command("timeline", job.table)
-                + " shows what it committed; in cluster mode, let spark-submit wait for the application",
+                "spark-submit succeeded, but the job left no result: {command} shows what it committed; in "
+                "cluster mode, let spark-submit wait for the application",
+                command=command("timeline", job.table),
                 exit_code=1,
             )
         return from_json_value(JobResult, document, place="result of spark-submit")
@@ -114,7 +117,9 @@ class SparkSubmit:
                 )
             except OSError as error:
                 raise JobFailedError(
-                    f"{command[0]} cannot be started ({error.strerror}); install Spark or set SPARK_HOME",
+                    "{program} cannot be started ({reason}); install Spark or set SPARK_HOME",
+                    program=command[0],
+                    reason=error.strerror,
                     exit_code=1,
                 ) from error
             with child:
@@ -140,13 +145,27 @@ class SparkSubmit:
         return document
 
 
+def _failure(document: Mapping[str, Any]) -> JobFailedError:
+    """Return the failure of a job from its result."""
+    try:
+        return JobFailedError(
+            message_from_json(document["message"]),
+            exit_code=document["exit_code"],
+            declared=document["declared"],
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InvalidDataError(
+            "result of spark-submit: {reason}; read its log", reason=message_of(error)
+        ) from error
+
+
 def _with_commands(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the result with those texts that contain commands turned into messages."""
     texts = {key: value for key, value in document.items() if key != "commands"}
     try:
         completed: Mapping[str, Any] = with_commands(texts, document.get("commands", ()))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InvalidDataError(f"result of spark-submit: {error}") from error
+        raise InvalidDataError("result of spark-submit: {error}", error=message_of(error)) from error
     return completed
 
 
@@ -227,6 +246,8 @@ def _split(word: str | Secret) -> tuple[str, str | Secret]:
 def _exposed_secret_error(word: Secret) -> UsageError:
     """Return the error for a secret in ``submit_args`` that would be on the command line."""
     return UsageError(
-        f"submit_args: {word} would be on the command line of spark-submit, which every user of the machine "
-        "can read; set it under spark.conf, which the job reads itself, or in a file that the argument names"
+        "submit_args: {word} would be on the command line of spark-submit, which every user of the "
+        "machine can read; set it under spark.conf, which the job reads itself, or in a file that the "
+        "argument names",
+        word=str(word),
     )

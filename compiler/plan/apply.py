@@ -87,7 +87,10 @@ class ApplyResult(Brief):
         if done == 0:
             return errors[0]
         return PartialFailureError(
-            f"{done} of {len(self.results)} tables were applied, {len(errors)} failed; plan again"
+            "{done} of {results} tables were applied, {errors} failed; plan again",
+            done=done,
+            results=len(self.results),
+            errors=len(errors),
         )
 
 
@@ -100,15 +103,23 @@ def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
     intent, project = plan.intent, workspace.project
     if (intent.project, intent.target) != (project.name, project.target.name):
         raise StalePlanError(
-            f"the plan is for project {intent.project}, target {intent.target}; this is project "
-            f"{project.name}, target {project.target.name}: "
-            + phrase("name the right --project and --target", called="load the right project and target")
+            "the plan is for project {project}, target {target}; this is project {project2}, target "
+            "{target2}: {option}",
+            project=intent.project,
+            target=intent.target,
+            project2=project.name,
+            target2=project.target.name,
+            option=phrase(
+                "name the right --project and --target", called="load the right project and target"
+            ),
         )
     differing = setting_differences(recorded_settings(project.target.declared), intent.settings)
     if differing:
         paths = ", ".join(difference.path for difference in differing)
         raise StalePlanError(
-            f"settings of target {project.target.name} differ from those of the plan ({paths}); plan again"
+            "settings of target {target} differ from those of the plan ({paths}); plan again",
+            target=project.target.name,
+            paths=paths,
         )
 
 
@@ -124,9 +135,11 @@ def with_checked_out_commit(plan: PlanDocument, workspace: Workspace, *, name: s
     planned_commit = plan.intent.git_commit
     if planned_commit is not None and not _contains(workspace.tree, planned_commit):
         raise StalePlanError(
-            f"{name} was edited, or made from a commit that the checked-out one does not contain "
-            f"({planned_commit[:12]}), and the plan's id, which was approved, does not cover the commit; "
-            "approve the whole file by the digest in it, or apply without the file"
+            "{name} was edited, or made from a commit that the checked-out one does not contain "
+            "({planned_commit}), and the plan's id, which was approved, does not cover the commit; "
+            "approve the whole file by the digest in it, or apply without the file",
+            name=name,
+            planned_commit=planned_commit[:12],
         )
     uncommitted = plan.evidence.uncommitted or uncommitted_files(workspace)
     return replace(
@@ -163,12 +176,24 @@ def apply_plan(
         BlockedPlanError: If the plan contains blocked changes. Nothing is applied then.
     """
     if plan.intent.blocked:
-        reasons = joined("; ", (Message(f"{b.table} ({b.code}): ", b.reason) for b in plan.intent.blocked))
+        reasons = joined(
+            "; ",
+            (
+                Message("{table} ({code}): {reason}", table=b.table, code=b.code, reason=b.reason)
+                for b in plan.intent.blocked
+            ),
+        )
         of_target = any(blocked.blocks_target for blocked in plan.intent.blocked)
         alternative = (
-            "" if of_target else ", or plan with " + phrase("--exclude", called="exclude= of load()")
+            ""
+            if of_target
+            else Message(", or plan with {option}", option=phrase("--exclude", called="exclude= of load()"))
         )
-        raise BlockedPlanError(Message("the plan is blocked for ", reasons, "; resolve that", alternative))
+        raise BlockedPlanError(
+            "the plan is blocked for {reasons}; resolve that{alternative}",
+            reasons=reasons,
+            alternative=alternative,
+        )
     results: list[ActionResult] = []
     for action in plan.intent.actions:
         spent_bytes = sum(result.rewritten.size_bytes for result in results)
@@ -273,10 +298,11 @@ def _unmasked_spec(action: TableAction, workspace: Workspace) -> TableSpec:
     )
     if found is None or masked(found) != action.spec:
         raise StalePlanError(
-            f"the plan hides values of table {action.table} that may be personal data (pii: true), and the "
+            "the plan hides values of table {table} that may be personal data (pii: true), and the "
             "project does not declare the same ones any more; plan again, or apply with the files, "
-            + phrase("--target and --var", called="target= and variables=")
-            + " that it was made with"
+            "{option} that it was made with",
+            table=action.table,
+            option=phrase("--target and --var", called="target= and variables="),
         )
     return found
 

@@ -25,7 +25,8 @@ from parquetry.compiler.plan.model import (
 from parquetry.compiler.security.allowed_settings import target_name
 from parquetry.compiler.security.masking import masked
 from parquetry.compiler.spec_words import document as spec_document
-from parquetry.message import command, commands_of, with_commands
+from parquetry.errors import message_of
+from parquetry.message import command, commands_of, texts, with_commands
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.spec.codec import (
     canonical_json,
@@ -67,7 +68,7 @@ def plan_json(plan: PlanDocument) -> dict[str, Any]:
     }
     if named := commands_of(document):
         document["evidence"]["commands"] = named
-    return {"format": PLAN_FORMAT, "version": PLAN_VERSION, "plan_id": plan.plan_id, **document}
+    return {"format": PLAN_FORMAT, "version": PLAN_VERSION, "plan_id": plan.plan_id, **texts(document)}
 
 
 def decode(text: str | bytes, *, name: str) -> PlanDocument:
@@ -85,23 +86,30 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
         document = parsed_json(text)
     except ValueError as error:
         again = command("plan", "--out", "FILE")
-        raise StalePlanError(f"{name} is not a saved plan; write one with " + again) from error
+        raise StalePlanError(
+            "{name} is not a saved plan; write one with {again}", name=name, again=again
+        ) from error
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         again = command("plan", "--out", name)
-        raise StalePlanError(f"{name} is not a saved plan; write one with " + again)
+        raise StalePlanError("{name} is not a saved plan; write one with {again}", name=name, again=again)
     if document.get("version") != PLAN_VERSION:
         raise StalePlanError(
-            f"{name} is a plan of version {document.get('version')!r}, but this parquetry reads "
-            f"{PLAN_VERSION}; plan again with the parquetry that is installed here"
+            "{name} is a plan of version {get!r}, but this parquetry reads {plan_version}; plan again "
+            "with the parquetry that is installed here",
+            name=name,
+            get=document.get("version"),
+            plan_version=PLAN_VERSION,
         )
     digest = document.pop("digest", None)
     if digest is None or digest != digest_of(document):
         raise StalePlanError(
-            f"{name} was changed after it was written: its digest does not match; plan again"
+            "{name} was changed after it was written: its digest does not match; plan again", name=name
         )
     unknown = sorted(set(document) - {"format", "version", "plan_id", "intent", "evidence"})
     if unknown:
-        raise StalePlanError(f"{name}: unknown fields {unknown}; plan again instead of editing it")
+        raise StalePlanError(
+            "{name}: unknown fields {unknown}; plan again instead of editing it", name=name, unknown=unknown
+        )
     try:
         named = document["evidence"].get("commands", [])
         messages = with_commands({key: document[key] for key in ("intent", "evidence")}, named)
@@ -115,9 +123,13 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
         )
         _check_values(plan)
     except (InvalidDataError, KeyError, TypeError, AttributeError, ValueError, StopIteration) as error:
-        raise StalePlanError(f"this parquetry cannot read the plan {name} ({error}); plan again") from error
+        raise StalePlanError(
+            "this parquetry cannot read the plan {name} ({error}); plan again",
+            name=name,
+            error=message_of(error),
+        ) from error
     if plan.plan_id != _plan_id(document["intent"]):
-        raise StalePlanError(f"{name}: the plan's id is not the digest of its intent; plan again")
+        raise StalePlanError("{name}: the plan's id is not the digest of its intent; plan again", name=name)
     return plan
 
 
@@ -152,11 +164,14 @@ def check_age(plan: PlanDocument, now_ms: int, *, name: str) -> None:
     """Raise StalePlanError if the plan is older than seven days or its time is in the future."""
     if plan.evidence.created_ms > now_ms + _CLOCKS_DIFFER_MS:
         raise StalePlanError(
-            f"the time of {name} is in the future: the file was edited, or a clock is wrong; plan again"
+            "the time of {name} is in the future: the file was edited, or a clock is wrong; plan again",
+            name=name,
         )
     if now_ms - plan.evidence.created_ms > EXPIRES_AFTER_MS:
         days = (now_ms - plan.evidence.created_ms) // 86_400_000
-        raise StalePlanError(f"{name} is {days} days old, and plans expire after 7; plan again")
+        raise StalePlanError(
+            "{name} is {days} days old, and plans expire after 7; plan again", name=name, days=days
+        )
 
 
 def intent_json(intent: Intent) -> dict[str, Any]:
@@ -166,7 +181,7 @@ def intent_json(intent: Intent) -> dict[str, Any]:
     the hidden values (:func:`parquetry.compiler.plan.apply.unmasked`).
     """
     actions = tuple(replace(action, spec=masked(action.spec)) for action in intent.actions)
-    document: dict[str, Any] = to_json_value(replace(intent, actions=actions))
+    document: dict[str, Any] = to_json_value(replace(intent, actions=actions), messages=True)
     for entry in document["actions"] + document["blocked"]:
         entry["changes"] = [with_class_key(_without_origin(change)) for change in entry["changes"]]
     document["actions"] = [with_class_key(action) for action in document["actions"]]
@@ -177,7 +192,7 @@ def intent_json(intent: Intent) -> dict[str, Any]:
 
 def changes_json(changes: tuple[Change, ...]) -> list[dict[str, Any]]:
     """Return the changes as plain JSON values, with the change class under the key ``class``."""
-    return [with_class_key(to_json_value(change)) for change in changes]
+    return [with_class_key(to_json_value(change, messages=True)) for change in changes]
 
 
 def with_class_key(document: dict[str, Any]) -> dict[str, Any]:
@@ -187,7 +202,7 @@ def with_class_key(document: dict[str, Any]) -> dict[str, Any]:
 
 def _evidence_json(evidence: Evidence) -> dict[str, Any]:
     """Return the evidence as plain JSON values."""
-    document: dict[str, Any] = to_json_value(evidence)
+    document: dict[str, Any] = to_json_value(evidence, messages=True)
     return document | {"drift": changes_json(evidence.drift)}
 
 

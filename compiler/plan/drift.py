@@ -9,7 +9,7 @@ from typing import Any, Final
 from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.message import command
+from parquetry.message import Message, Text, command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.properties import differing_properties
 from parquetry.runtime.commit.damaged_files import damaged_files, remedy
@@ -23,7 +23,7 @@ from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.evolution import is_widening
 from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.masking import masked_path
+from parquetry.runtime.spec.masking import masked_message, masked_path
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_type
 from parquetry.runtime.storage.model import ObjectStore
@@ -75,7 +75,7 @@ class Drift:
     writer: str | None = None
     restorable: bool = False
     acceptable: bool = False
-    remedy: str | None = None
+    remedy: Text | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class TableDrift:
     location: str
     is_applied: bool
     drifts: tuple[Drift, ...] = ()
-    refusal: str | None = None
+    refusal: Text | None = None
 
 
 def drift_of_workspace(workspace: Workspace) -> tuple[TableDrift, ...]:
@@ -100,17 +100,27 @@ def drift_of_workspace(workspace: Workspace) -> tuple[TableDrift, ...]:
 def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
     """Return the drift of a table of the workspace."""
     return table_drift(
-        workspace.store(table), table=table.name, location=table.location_declared, owner=workspace.owner
+        workspace.store(table),
+        table=table.name,
+        location=table.location_declared,
+        owner=workspace.owner,
+        declared=table.spec,
     )
 
 
 @retry_stale
 def table_drift(
-    store: ObjectStore, *, table: str, location: str, owner: TableOwner | None = None
+    store: ObjectStore,
+    *,
+    table: str,
+    location: str,
+    owner: TableOwner | None = None,
+    declared: TableSpec | None = None,
 ) -> TableDrift:
     """Return the drift of the table in a store. If the table cannot be read, this is its only drift (DR100).
 
-    If ``owner`` is given, a table of another owner gets a refusal instead of drifts.
+    If ``owner`` is given, a table of another owner gets a refusal instead of drifts. ``declared`` is the
+    declared spec, if there is one; it masks personal values.
     """
     try:
         observation = observe(store)
@@ -122,7 +132,8 @@ def table_drift(
             else (*_signature(observation, owner), *observed_drift(observation), *_damage(observation))
         )
     except (UnsupportedTableError, CorruptTableError) as refusal:
-        return TableDrift(table=table, location=location, is_applied=True, drifts=(unusable_drift(refusal),))
+        drift = unusable_drift(refusal, declared, location=store.uri)
+        return TableDrift(table=table, location=location, is_applied=True, drifts=(drift,))
     except ForeignTableError as refusal:
         return TableDrift(table=table, location=location, is_applied=False, refusal=refusal.message)
     is_applied = observation is not None and observation.is_applied and observation.spec is not None
@@ -168,15 +179,18 @@ def _damage(observation: Observation) -> Iterator[Drift]:
         )
 
 
-def unusable_drift(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
-    """Return the drift DR100 of a table that cannot be read."""
-    return Drift(code="DR100", path="table", applied=None, live=None, remedy=refusal.message)
+def unusable_drift(
+    refusal: UnsupportedTableError | CorruptTableError, declared: TableSpec | None, *, location: str
+) -> Drift:
+    """Return the drift DR100 of a table that cannot be read; ``declared`` masks its personal values."""
+    remedy = masked_message(refusal.message, declared, location=location)
+    return Drift(code="DR100", path="table", applied=None, live=None, remedy=remedy)
 
 
 def _record(handle: TableHandle) -> Iterator[Drift]:
     """Yield a drift if the applied record is damaged."""
     if handle.fault is not None:
-        yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=str(handle.fault))
+        yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=handle.fault.message)
 
 
 def _signature(observation: Observation, owner: TableOwner | None) -> Iterator[Drift]:
@@ -338,7 +352,9 @@ def _layout(timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
             live=f"{sum(len(ids) for ids in metadata.replaced.values())} files replaced",
             instant=instant.time,
             writer=writer_of(metadata),
-            remedy="turn off that service; " + command("run") + " clusters the files again",
+            remedy=Message(
+                "turn off that service; {command} clusters the files again", command=command("run")
+            ),
         )
 
 

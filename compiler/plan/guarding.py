@@ -29,6 +29,7 @@ from parquetry.compiler.security.authority import (
     compared_with,
 )
 from parquetry.compiler.workspace.opened import Workspace
+from parquetry.message import Message, joined
 from parquetry.project import AllowEntry
 from parquetry.project.guardrails.model import Override, RuleOutcome
 from parquetry.runtime.spec.codec import to_json_value
@@ -146,7 +147,12 @@ def check_guardrails(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -
     found = _findings(plan.intent, plan.evidence, workspace, now_ms)
     denied = [finding for finding in found if _blocks(finding, allowed)]
     if denied:
-        raise BlockedPlanError(f"{'; '.join(f'{f.table}: {_reason(f)}' for f in denied)}; plan again")
+        raise BlockedPlanError(
+            "{denied}; plan again",
+            denied=joined(
+                "; ", (Message("{table}: {reason}", table=f.table, reason=_reason(f)) for f in denied)
+            ),
+        )
 
 
 def _findings(intent: Intent, evidence: Evidence, workspace: Workspace, now_ms: int) -> tuple[Finding, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.compiler.evidence.money import PlanCosts
 from parquetry.compiler.security.authority import AuthorityChange
+from parquetry.message import Text
 from parquetry.project.guardrails.model import RuleOutcome
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 from parquetry.runtime.spec.job import Requirements
@@ -67,7 +68,7 @@ class Change:
     change_class: ChangeClass
     live: Any = None
     origin: str | None = None
-    reason: str | None = None
+    reason: Text | None = None
     allowed: str | None = None
 
     @property
@@ -76,7 +77,7 @@ class Change:
         return self.change_class in (ChangeClass.BREAKING, ChangeClass.EXECUTES)
 
     @property
-    def undeclared(self) -> str | None:
+    def undeclared(self) -> Text | None:
         """The reason for a change that no spec declares; None for declared changes."""
         return None if self.needs_allow_entry else self.reason
 
@@ -155,8 +156,8 @@ class Blocked:
     table: str
     location: str
     code: str
-    reason: str
-    remedy: str
+    reason: Text
+    remedy: Text
     changes: tuple[Change, ...] = ()
     recipe: tuple[RecipeStep, ...] = ()
 
@@ -192,7 +193,7 @@ class PlanWarning:
 
     code: str
     table: str
-    message: str
+    message: Text
     origin: str | None = None
 
 

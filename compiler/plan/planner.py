@@ -59,7 +59,7 @@ from parquetry.compiler.workspace.committed import uncommitted_files
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.observation import Measuring, Observation, admit, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.message import joined
+from parquetry.message import Message, Text
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
@@ -162,7 +162,7 @@ class _LiveTables:
     """
 
     observations: Mapping[str, _ObservationOrError]
-    unread: Mapping[str, str]
+    unread: Mapping[str, Text]
     own: Mapping[str, Observation]
     drifts: Mapping[str, tuple[Drift, ...]]
     undeclared: tuple[Undeclared, ...]
@@ -183,7 +183,8 @@ def _read_tables(workspace: Workspace, *, with_undeclared: bool) -> _LiveTables:
         for name, entry in observations.items()
         if name not in unread and _is_own(workspace, entry)
     }
-    drifts = dict(zip(own, map_each(own.values(), _drifts), strict=True))
+    tables = {table.name: table for table in workspace.tables}
+    drifts = dict(zip(own, map_each(own, lambda name: _drifts(own[name], tables[name])), strict=True))
     return _LiveTables(
         observations=observations,
         unread=unread,
@@ -367,7 +368,11 @@ def _unusable_warnings(
     drifted = ((change.path.rpartition(".")[0], change.reason) for change in drift if change.code == "DR100")
     for table, reason in (*drifted, *(work.damage.items() if work else ())):
         if table not in blocked_names:
-            message = joined("", (f"table {table} cannot be read or written as it is now: ", reason or ""))
+            message = Message(
+                "table {table} cannot be read or written as it is now: {reason}",
+                table=table,
+                reason=reason or "",
+            )
             yield PlanWarning(code="DR100", table=table, message=message)
 
 
@@ -433,26 +438,26 @@ def _options(workspace: Workspace, intent: Intent) -> PlanOptions:
     )
 
 
-def _unread_reasons(workspace: Workspace) -> dict[str, str]:
+def _unread_reasons(workspace: Workspace) -> dict[str, Text]:
     """Return the reasons, by table name, why tables of an untrusted branch are not read."""
-    reasons = {}
+    reasons: dict[str, Text] = {}
     for table in workspace.tables:
         try:
             workspace.check_named(table)
         except UnnamedPlaceError as unnamed:
-            reasons[table.name] = str(unnamed)
+            reasons[table.name] = unnamed.message
     return reasons
 
 
 def _unread_by_records(
     workspace: Workspace, observations: Mapping[str, _ObservationOrError]
-) -> dict[str, str]:
+) -> dict[str, Text]:
     """Return, by table name, why the applied record forbids that a table of an untrusted branch is read.
 
     A record can name a plug-in, which would be loaded, or mark other columns as personal than the branch
     does.
     """
-    reasons = {}
+    reasons: dict[str, Text] = {}
     for table in workspace.tables:
         observation = observations[table.name].observation if table.name in observations else None
         if workspace.base is None or observation is None or observation.spec is None:
@@ -461,7 +466,7 @@ def _unread_by_records(
             workspace.base.check_guesses(table.spec, observation.spec)
             workspace.base.check_plug_ins(observation.spec)
         except UnnamedPlaceError as unnamed:
-            reasons[table.name] = f"{unnamed} (by the record of the table)"
+            reasons[table.name] = Message("{reason} (by the record of the table)", reason=unnamed.message)
     return reasons
 
 
@@ -483,7 +488,7 @@ class _DueWork:
     forecasts: Mapping[str, RunForecast]
     ingest: Mapping[str, tuple[DueSource, ...]]
     excluded: Mapping[str, ExcludedFiles] | None
-    damage: Mapping[str, str]
+    damage: Mapping[str, Text]
 
 
 def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _DueWork:
@@ -545,8 +550,8 @@ def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
     return any(drift.code == "DR100" for drift in drifts)
 
 
-def _masked_text(error: CorruptTableError, observation: Observation, declared: TableSpec) -> str:
-    """Return the text of an error about a table, with values of its personal columns masked."""
+def _masked_text(error: CorruptTableError, observation: Observation, declared: TableSpec) -> Message:
+    """Return the message of an error about a table, with values of its personal columns masked."""
     shown_by = masked_by(observation.spec, declared)
     return masked_message(error.message, shown_by, location=observation.handle.store.uri)
 
@@ -568,16 +573,16 @@ def _is_own(workspace: Workspace, entry: _ObservationOrError) -> bool:
     return observation is None or observation.foreign_to(workspace.owner_of(observation)) is None
 
 
-def _drifts(entry: _ObservationOrError) -> tuple[Drift, ...]:
+def _drifts(entry: _ObservationOrError, table: ResolvedTable) -> tuple[Drift, ...]:
     """Return the drift of a table. If the table cannot be read, this is its only drift (DR100)."""
     if entry.error is not None:
-        return (unusable_drift(entry.error),)
+        return (unusable_drift(entry.error, table.spec, location=table.location),)
     if entry.observation is None:
         return ()
     try:
         return observed_drift(entry.observation)
     except CorruptTableError as error:
-        return (unusable_drift(error),)
+        return (unusable_drift(error, table.spec, location=table.location),)
 
 
 def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:

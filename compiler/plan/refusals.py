@@ -13,9 +13,10 @@ from parquetry.compiler.spec_words import flow
 from parquetry.compiler.workspace.committed import is_declared_since
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.message import phrase
+from parquetry.message import Message, Text, phrase
 from parquetry.project import AllowEntry, ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.signing import RecordFault
 from parquetry.text import shell
@@ -45,7 +46,9 @@ def refuse_foreign(workspace: Workspace, table: ResolvedTable, observation: Obse
     return _refusal(
         table,
         found.code,
-        reason=f"the table at {table.location_declared} {found.reason}",
+        reason=Message(
+            "the table at {location} {reason}", location=table.location_declared, reason=found.reason
+        ),
         remedy=found.remedy_for(table.file),
     )
 
@@ -140,12 +143,15 @@ def refuse_forgetting(workspace: Workspace, table: Undeclared) -> Blocked | None
         code="SC502",
         reason=f"commit {commit[:12]} declares this table and {_head(workspace.tree)} does not contain it: "
         "applying would forget it",
-        remedy=f"{_how_to_contain(commit, workspace.tree)} and plan again, or plan your tables with "
-        + phrase("--select", called="select= of load()"),
+        remedy=Message(
+            "{step} and plan again, or plan your tables with {option}",
+            step=_how_to_contain(commit, workspace.tree),
+            option=phrase("--select", called="select= of load()"),
+        ),
     )
 
 
-def refuse_unread(workspace: Workspace, table: ResolvedTable, why: str) -> Blocked:
+def refuse_unread(workspace: Workspace, table: ResolvedTable, why: Text) -> Blocked:
     """Return SC507 for a table of an untrusted branch that is not read, with the branch's changes to it.
 
     Args:
@@ -158,7 +164,7 @@ def refuse_unread(workspace: Workspace, table: ResolvedTable, why: str) -> Block
     return _refusal(
         table,
         "SC507",
-        reason=f"not read, because the branch is not trusted: {why}",
+        reason=Message("not read, because the branch is not trusted: {why}", why=why),
         remedy="review the change; if it is correct, merge it into the base first, or plan the branch as one "
         "of your own, without --untrusted",
         changes=changes,
@@ -167,7 +173,8 @@ def refuse_unread(workspace: Workspace, table: ResolvedTable, why: str) -> Block
 
 def refuse_unusable(table: ResolvedTable, why: UnsupportedTableError | CorruptTableError) -> Blocked:
     """Return SC503 for a table that cannot be read or written."""
-    return _refusal(table, "SC503", reason=why.message, remedy="do what the message says, then plan again")
+    reason = masked_message(why.message, table.spec, location=table.location)
+    return _refusal(table, "SC503", reason=reason, remedy="do what the message says, then plan again")
 
 
 def refuse_breaking(
@@ -289,17 +296,19 @@ def _how_to_contain(commit: str, tree: GitWorkTree) -> str:
     return f"merge or rebase onto {commit[:12]}"
 
 
-def _full_reason(change: Change) -> str:
+def _full_reason(change: Change) -> Message:
     """Return the path of a change, the meaning of its code and its reason, for a refusal."""
-    return f"{change.path}: {CODES[change.code]}; {change.reason}"
+    return Message(
+        "{path}: {meaning}; {reason}", path=change.path, meaning=CODES[change.code], reason=change.reason
+    )
 
 
 def _refusal(
     table: ResolvedTable,
     code: str,
     *,
-    reason: str,
-    remedy: str,
+    reason: Text,
+    remedy: Text,
     changes: tuple[Change, ...] = (),
     recipe: tuple[RecipeStep, ...] = (),
 ) -> Blocked:

@@ -175,8 +175,14 @@ def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedR
         if difference.executes:
             plan, apply = (command(verb, "--target", target.name) for verb in ("plan", "apply"))
             raise UnappliedError(
-                f"{EXECUTES} {change.origin}: {text} to table {table.name}; it can execute other code, "
-                "or send rows and credentials elsewhere: review it with " + plan + ", then " + apply
+                "{executes} {origin}: {text} to table {table}; it can execute other code, or send rows "
+                "and credentials elsewhere: review it with {plan}, then {apply}",
+                executes=EXECUTES,
+                origin=change.origin,
+                text=text,
+                table=table.name,
+                plan=plan,
+                apply=apply,
             )
         harmless.append(text)
     return tuple(harmless)

@@ -223,7 +223,9 @@ class _Reading:
         try:
             return CommitMetadata.from_json(timeline.store.read(instant.path), place=place)
         except NotFoundError as gone:
-            raise StaleTimelineError(f"{place} left the timeline while it was read; run again") from gone
+            raise StaleTimelineError(
+                "{place} left the timeline while it was read; run again", place=place
+            ) from gone
 
     def _active_cleans(self, since: str) -> list[RecordedClean]:
         """Return the completed cleans of the active timeline since an instant."""

@@ -35,7 +35,7 @@ def replay(
         try:
             return _replay(history, applied, declared)
         except TooManyFilesError as too_many:
-            gap = f"the declared limits are left out: {too_many}"
+            gap = f"the declared limits are left out: {too_many.message.in_full()}"
             history = replace(history, gaps=(*history.gaps, gap))
     return _replay(history, applied, None)
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from parquetry.message import command
+from parquetry.message import Message, Text, command
 
-_NEW_TABLE = (
-    "Follow the recipe that "
-    + command("plan")
-    + " prints: a new table beside this one, filled from it with a "
-    "source of format hudi; then point readers at the new one."
+_NEW_TABLE = Message(
+    "Follow the recipe that {command} prints: a new table beside this one, filled from it with a "
+    "source of format hudi; then point readers at the new one.",
+    command=command("plan"),
 )
-_APPLY = "Review the plan, then " + command("apply") + "."
+_APPLY = Message("Review the plan, then {command}.", command=command("apply"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +20,10 @@ class CodeText:
     """The explanation and remedy of one code."""
 
     explanation: str
-    remedy: str
+    remedy: Text
 
 
-def _text(explanation: str, remedy: str) -> CodeText:
+def _text(explanation: str, remedy: Text) -> CodeText:
     return CodeText(explanation=explanation, remedy=remedy)
 
 
@@ -32,7 +31,9 @@ TEXTS: Mapping[str, CodeText] = {
     "SC001": _text(
         "The location is empty, or contains an interrupted creation. Applying writes hoodie.properties, "
         "an empty commit with the schema, and the applied record. It writes no row.",
-        command("apply") + ", then " + command("run") + " to fill the table.",
+        Message(
+            "{command}, then {command2} to fill the table.", command=command("apply"), command2=command("run")
+        ),
     ),
     "SC002": _text(
         "The applied record names this project, but no file declares the table. Applying records that the "
@@ -53,11 +54,12 @@ TEXTS: Mapping[str, CodeText] = {
     "SC102": _text(
         "hoodie.properties differs from what was applied: another program, or a person, wrote it. Writers "
         "of other programs follow the file, so keys, ordering or partitions would differ.",
-        command("drift")
-        + " shows when it was written. "
-        + command("apply")
-        + " restores it; turn off the program "
-        "that wrote it.",
+        Message(
+            "{command} shows when it was written. {command2} restores it; turn off the program that wrote "
+            "it.",
+            command=command("drift"),
+            command2=command("apply"),
+        ),
     ),
     "SC103": _text(
         "`applied.signing_key` is declared, but the newest applied record has no signature, or one by a "
@@ -99,8 +101,11 @@ TEXTS: Mapping[str, CodeText] = {
         "Readers miss its values although files still contain them, and the next write of parquetry would "
         "restore it. Applying commits the applied columns again. In files written without the column it "
         "is null.",
-        command("drift") + " names the commit. Apply; or, if you want to drop the column, remove it from "
-        "the spec (SC310).",
+        Message(
+            "{command} names the commit. Apply; or, if you want to drop the column, remove it from the spec "
+            "(SC310).",
+            command=command("drift"),
+        ),
     ),
     "SC310": _text(
         "Readers no longer see the column, and its values are lost file by file as files are rewritten.",
@@ -116,11 +121,11 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC312": _text(
         "Existing rows may have null in the column, and nobody has checked whether they do.",
-        "Leave the column nullable. " + _NEW_TABLE,
+        Message("Leave the column nullable. {new_table}", new_table=_NEW_TABLE),
     ),
     "SC313": _text(
         "The existing rows have no value for the new column.",
-        "Declare it nullable: true. " + _NEW_TABLE,
+        Message("Declare it nullable: true. {new_table}", new_table=_NEW_TABLE),
     ),
     "SC314": _text(
         "The same key may already be in two partitions, and one of the rows would have to go.",
@@ -129,7 +134,10 @@ TEXTS: Mapping[str, CodeText] = {
     "SC315": _text(
         "Existing files have the old spelling. Spark ignores case and treats both as one column. Hudi and "
         "others would find no values.",
-        "Put the old spelling back, or rename the column in the queries that read it. " + _NEW_TABLE,
+        Message(
+            "Put the old spelling back, or rename the column in the queries that read it. {new_table}",
+            new_table=_NEW_TABLE,
+        ),
     ),
     "SC316": _text(
         "Files from before the column was dropped still contain its values. These would return for the "
@@ -149,7 +157,7 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC403": _text(
         "The rows stay where they are: a table that is declared elsewhere would start empty.",
-        "Put the old location back. " + _NEW_TABLE,
+        Message("Put the old location back. {new_table}", new_table=_NEW_TABLE),
     ),
     "SC404": _text(
         "The old column decided which of two rows with one key is newer. This cannot be decided again.",
@@ -169,9 +177,10 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC501": _text(
         "The folder contains a Hudi table of another project, or one without a record of parquetry.",
-        "Give the table another location; a table without a project becomes yours with "
-        + command("adopt")
-        + ".",
+        Message(
+            "Give the table another location; a table without a project becomes yours with {command}.",
+            command=command("adopt"),
+        ),
     ),
     "SC502": _text(
         "Somebody applied a spec from a commit that your branch lacks. Applying yours would undo that.",
@@ -187,9 +196,12 @@ TEXTS: Mapping[str, CodeText] = {
     "SC504": _text(
         "The table was applied for another target of this project: two targets declare one table, and "
         "each apply would replace the sizes and layouts of the other target.",
-        "Give the table its own location at each target (`location: {TARGET: PATH}`), or use the target "
-        "that owns it. If the target was renamed, " + command("apply") + " with the new name takes the table "
-        "over.",
+        Message(
+            "Give the table its own location at each target (`location: {{TARGET: PATH}}`), or use the "
+            "target that owns it. If the target was renamed, {command} with the new name takes the table "
+            "over.",
+            command=command("apply"),
+        ),
     ),
     "SC505": _text(
         "The table's applied record, or its identity (table.json), differs from the digest in it, or a "
@@ -202,9 +214,12 @@ TEXTS: Mapping[str, CodeText] = {
         "`run`, services and writes by the project's name use the applied record, which whoever can write "
         "to the table can replace. So they stop if the project declares another spec: a change was merged "
         "but not applied, or nobody applied the record.",
-        "Run " + command("plan") + ". Apply the change if it is yours, or run from the applied commit. "
-        "`--applied` uses the record in spite of the difference. If nobody made the change, find out who "
-        "wrote to the table.",
+        Message(
+            "Run {command}. Apply the change if it is yours, or run from the applied commit. `--applied` "
+            "uses the record in spite of the difference. If nobody made the change, find out who wrote to "
+            "the table.",
+            command=command("plan"),
+        ),
     ),
     "SC507": _text(
         "This is the plan of an untrusted branch (`plan --untrusted`). Its author chose a location, a "
@@ -234,7 +249,7 @@ TEXTS: Mapping[str, CodeText] = {
     "SC701": _text(
         "A setting of the target (memory, shuffle partitions, a budget, protected tables) differs from "
         "what the tables record. It loads no code and redirects nothing; `run` uses it as declared.",
-        "Nothing is needed: " + command("apply") + " records it.",
+        Message("Nothing is needed: {command} records it.", command=command("apply")),
     ),
     "SC702": _text(
         "The setting can execute other code, or send rows and credentials elsewhere: jars, packages, Java "
@@ -261,7 +276,7 @@ TEXTS: Mapping[str, CodeText] = {
     "DR101": _text(
         "A property that the spec sets has another value: key, ordering, partition fields, partition path "
         "format, or the time zone.",
-        command("apply") + " restores it; turn off the program that wrote it.",
+        Message("{command} restores it; turn off the program that wrote it.", command=command("apply")),
     ),
     "DR102": _text(
         "The table's applied record, or its identity, differs from the digest in it (SC505). No command "
@@ -272,35 +287,44 @@ TEXTS: Mapping[str, CodeText] = {
     "DR201": _text(
         "Another program committed a schema with an additional column. Writes of parquetry keep it and "
         "leave it null.",
-        command("adopt", "LOCATION") + " declares it.",
+        Message("{command} declares it.", command=command("adopt", "LOCATION")),
     ),
     "DR202": _text(
         "The newest commit has the column with another type than the applied one. Writes of parquetry "
         "keep a wider type and undo a narrower one. A type of another kind makes old files unreadable.",
-        command("adopt", "LOCATION")
-        + " accepts a wider type, "
-        + command("apply")
-        + " restores a wider one (SC305). "
-        "Otherwise restore a savepoint, or write the table again.",
+        Message(
+            "{command} accepts a wider type, {command2} restores a wider one (SC305). Otherwise restore a "
+            "savepoint, or write the table again.",
+            command=command("adopt", "LOCATION"),
+            command2=command("apply"),
+        ),
     ),
     "DR203": _text(
         "The newest commit lacks an applied column; readers no longer see its values.",
-        command("apply") + " restores it (SC305); if you want to drop it, remove it from the spec.",
+        Message(
+            "{command} restores it (SC305); if you want to drop it, remove it from the spec.",
+            command=command("apply"),
+        ),
     ),
     "DR204": _text(
         "Another program may write rows without a value although the spec requires one.",
-        command("adopt", "LOCATION") + " accepts it; or correct the other program and its schema.",
+        Message(
+            "{command} accepts it; or correct the other program and its schema.",
+            command=command("adopt", "LOCATION"),
+        ),
     ),
     "DR301": _text(
         "Another program's clustering rewrote files after the newest one of parquetry, so they do not "
         "follow the applied policy.",
-        "Turn that service off; " + command("run") + " rewrites the files.",
+        Message("Turn that service off; {command} rewrites the files.", command=command("run")),
     ),
     "DR401": _text(
         "Somebody deleted, emptied or truncated a base file outside any write. Its rows are missing, and "
         "reads and writes that need it are refused.",
-        "Restore the file from a copy, or the table to a savepoint. "
-        + command("doctor", "--accept-loss", "TABLE")
-        + " lists the lost rows and gives them up.",
+        Message(
+            "Restore the file from a copy, or the table to a savepoint. {command} lists the lost rows and "
+            "gives them up.",
+            command=command("doctor", "--accept-loss", "TABLE"),
+        ),
     ),
 }

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from locale import getencoding
@@ -19,7 +20,7 @@ from parquetry.compiler.spec_words import human_duration
 from parquetry.compiler.workspace.observation import admit, observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.errors import ParquetryError
-from parquetry.message import command, joined
+from parquetry.message import Message, Text, command, in_full, joined
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.resolved import Launcher, SparkLaunchSettings
@@ -68,7 +69,7 @@ class Check:
 
     name: str
     ok: bool
-    found: str
+    found: Text
 
 
 def check_machine() -> Iterator[Check]:
@@ -93,7 +94,7 @@ def invalid_project(error: SpecError) -> Check:
     found = errors(error.diagnostics)
     first = found[0]
     counted = "1 error" if len(found) == 1 else f"{len(found):,} errors, the first"
-    text = f"{counted}: {first.file}:{first.line}:{first.column}: {first.code} {first.message}"
+    text = f"{counted}: {first.file}:{first.line}:{first.column}: {first.code} {in_full(first.message)}"
     return Check(name="project", ok=False, found=" ".join(text.split()))
 
 
@@ -102,7 +103,7 @@ def check_project(workspace: Workspace) -> Iterator[Check]:
     target = workspace.project.target
     yield _checked("storage", lambda: _probe(workspace))
     for table in workspace.tables:
-        yield _checked(f"table {table.name}", lambda table=table: _table(workspace, table))  # type: ignore[misc]
+        yield _checked(f"table {table.name}", partial(_table, workspace, table), table)
     places = _locations(workspace)
     hadoop = store_jars.hadoop_version(store_jars.spark_jars())
     for client in store_jars.clients(hadoop):
@@ -141,12 +142,16 @@ def _extra(name: str) -> Check:
         return Check(name=name, ok=False, found=f"cannot be imported: {error}; {remedy}")
 
 
-def _checked(name: str, check: Callable[[], str]) -> Check:
-    """Return a check that passes with the text of ``check``, or fails with the text of its error."""
+def _checked(name: str, check: Callable[[], Text], table: ResolvedTable | None = None) -> Check:
+    """Return a check that passes with the text of ``check``, or fails with the text of its error.
+
+    Personal values of the ``table``, if the check is of one, are masked.
+    """
     try:
         return Check(name=name, ok=True, found=check())
     except ParquetryError as error:
-        return Check(name=name, ok=False, found=error.message)
+        spec, location = (None, "") if table is None else (table.spec, table.location)
+        return Check(name=name, ok=False, found=masked_message(error.message, spec, location=location))
 
 
 def _java() -> str:
@@ -209,28 +214,29 @@ def _probe(workspace: Workspace) -> str:
     return f"{warehouse} can be written and honours conditional puts"
 
 
-def _table(workspace: Workspace, table: ResolvedTable) -> str:
+def _table(workspace: Workspace, table: ResolvedTable) -> Text:
     """Return the state of a table and who holds its lock; raise an error if it cannot be used."""
     observation = observe(workspace.store(table))
     if observation is None:
         return f"not created yet at {table.location}"
     observation.check_owner(workspace.owner)
     if warnings := property_warnings(observation.handle.store):
-        raise UnsupportedTableError(*warnings)
+        raise UnsupportedTableError(joined("; ", warnings))
     admit(observation)
-    if warnings := damage_warnings(observation.handle):
+    if damaged := damage_warnings(observation.handle):
         shown_by = masked_by(observation.spec, table.spec)
         raise CorruptTableError(
-            *(
-                masked_message(warning, shown_by, location=observation.handle.store.uri)
-                for warning in warnings
-            )
+            masked_message(joined("; ", damaged), shown_by, location=observation.handle.store.uri)
         )
     store = observation.handle.store
     if isinstance(store, LocalStore):
         store.check_writable(TIMELINE_FOLDER)
-    writable = f"can be written at {table.location}{_pending(observation.handle)}"
-    return joined("", (writable, _lock(workspace, table)))
+    return Message(
+        "can be written at {location}{pending}{lock}",
+        location=table.location,
+        pending=_pending(observation.handle),
+        lock=_lock(workspace, table),
+    )
 
 
 def _pending(handle: TableHandle) -> str:
@@ -263,7 +269,7 @@ def _pending_of(kind: str, timeline: Timeline, found: Sequence[Instant], zone: T
     )
 
 
-def _lock(workspace: Workspace, table: ResolvedTable) -> str:
+def _lock(workspace: Workspace, table: ResolvedTable) -> Text:
     """Return in words who holds the table's lock, or nothing.
 
     Raises:
@@ -275,13 +281,20 @@ def _lock(workspace: Workspace, table: ResolvedTable) -> str:
         return ""
     age = human_duration(lock.age_seconds)
     if lock.abandoned:
-        return (
-            f"; the next write of parquetry removes the lock of a dead one ({lock.holder}, held for {age}), "
-            "Hudi's writers wait for that: " + command("unlock", table.name) + " removes it now"
+        return Message(
+            "; the next write of parquetry removes the lock of a dead one ({holder}, held for {age}), "
+            "Hudi's writers wait for that: {command} removes it now",
+            holder=lock.holder,
+            age=age,
+            command=command("unlock", table.name),
         )
     if lock.instant is None and lock.age_seconds > DEFAULT_TIMING.foreign_lock_seconds:
         raise LockHeldError(
-            f"{lock.path} is held by {lock.holder} for {age}, longer than a write waits; "
-            "release it with " + command("unlock", table.name) + " when that program has ended"
+            "{lock} is held by {holder} for {age}, longer than a write waits; release it with "
+            "{command} when that program has ended",
+            lock=lock.path,
+            holder=lock.holder,
+            age=age,
+            command=command("unlock", table.name),
         )
     return f"; locked by {lock.holder} for {age}"

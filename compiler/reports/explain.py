@@ -10,6 +10,7 @@ from parquetry.compiler.plan.changes import CODES as CHANGES
 from parquetry.compiler.plan.drift import CODES as DRIFTS
 from parquetry.compiler.reports.code_texts import TEXTS
 from parquetry.errors import ParquetryError
+from parquetry.message import Text
 from parquetry.project.diagnostics.codes import CODES as FINDINGS
 
 
@@ -27,7 +28,7 @@ class CodeExplanation:
     kind: str
     title: str
     explanation: str
-    remedy: str
+    remedy: Text
 
 
 def is_code(word: str) -> bool:
@@ -64,5 +65,6 @@ def explain_code(code: str) -> CodeExplanation:
                 remedy=text.remedy,
             )
     raise UnknownCodeError(
-        f"there is no code {code}; diagnostics have PQ codes, changes in plans SC codes, and drift DR codes"
+        "there is no code {code}; diagnostics have PQ codes, changes in plans SC codes, and drift DR codes",
+        code=code,
     )

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from parquetry.compiler.reports.timeline import InstantReport, instant_report, write_report
+from parquetry.message import Text
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.storage.model import ObjectStore
@@ -48,7 +49,7 @@ class HistoryReport(Brief):
     table: str
     entries: tuple[HistoryEntry, ...]
     has_older: bool
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
 
 
 @retry_stale
@@ -69,7 +70,7 @@ def report_history(store: ObjectStore, *, most: int) -> HistoryReport:
         for record in islice(applied_history(store), most + 1)
     ]
     faults = (handle.fault, *(apply.record.fault for apply in applies[:most]))
-    warnings = list(dict.fromkeys(str(fault) for fault in faults if fault is not None))
+    warnings: list[Text] = list(dict.fromkeys(fault.message for fault in faults if fault is not None))
     commits = list(islice(_commits(handle, warnings), most + 1))
     entries: list[HistoryEntry] = [*applies, *commits]
     entries.sort(key=lambda entry: entry.time, reverse=True)
@@ -81,7 +82,7 @@ def report_history(store: ObjectStore, *, most: int) -> HistoryReport:
     )
 
 
-def _commits(handle: TableHandle, warnings: list[str]) -> Iterator[CommitEntry]:
+def _commits(handle: TableHandle, warnings: list[Text]) -> Iterator[CommitEntry]:
     """Yield the completed writes, rollbacks and restores, newest first, and then archived writes."""
     timeline, zone = Timeline.load(handle.store), handle.config.timezone
     shown = [i for i in timeline.instants if i.is_completed and i.action in _SHOWN]

@@ -14,7 +14,7 @@ from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.security.masking import masked_by
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.errors import UsageError
-from parquetry.message import command
+from parquetry.message import Text, command
 from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.clustering.plan.history import (
     CompletedClustering,
@@ -121,7 +121,7 @@ class LayoutReport(Brief):
     debt: DueFigures | None = None
     clustering: CompletedClustering | None = None
     forecast_error: ForecastErrorSummary | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     damaged_files: int = 0
 
 
@@ -217,7 +217,7 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
         clustering=next((one for one in reversed(past) if one.queries), None),
         forecast_error=forecast_error(past),
         warnings=(
-            *((str(handle.fault),) if handle.fault is not None else ()),
+            *((handle.fault.message,) if handle.fault is not None else ()),
             *property_warnings(store),
             *(
                 masked_message(warning, shown_by, location=store.uri)
@@ -292,7 +292,11 @@ def read_layouts(files: Iterable[Path]) -> dict[str, LayoutReport]:
     for file in files:
         layout = _layout(file)
         if layout.table in found:
-            raise UsageError(f"{file} is the second layout of table {layout.table}; give one per table")
+            raise UsageError(
+                "{file} is the second layout of table {table}; give one per table",
+                file=file,
+                table=layout.table,
+            )
         found[layout.table] = layout
     return found
 
@@ -309,7 +313,9 @@ def _layout(file: Path) -> LayoutReport:
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
-            f"{file} is not a saved layout; save one with " + command("inspect", "TABLE", "--out", "FILE")
+            "{file} is not a saved layout; save one with {command}",
+            file=file,
+            command=command("inspect", "TABLE", "--out", "FILE"),
         ) from error
 
 

@@ -152,7 +152,9 @@ class SimulatedTable:
         for name in columns:
             if name not in names:
                 hint = did_you_mean(name, names) or f"it has {', '.join(names)}"
-                raise InvalidDataError(f"table {self.name} has no column '{name}': {hint}")
+                raise InvalidDataError(
+                    "table {name} has no column '{name2}': {hint}", name=self.name, name2=name, hint=hint
+                )
 
     def _division(self, layout: ExecutionPolicy) -> tuple[Sequence[PlannedGroup], Sequence[FileStatistics]]:
         """Return the groups of files that a layout rewrites, and the statistics of the files that stay."""

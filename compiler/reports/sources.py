@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.errors import UsageError
+from parquetry.message import Message
 from parquetry.project.diagnostics.model import one_of, some
 from parquetry.runtime.services.source_files import (
     Decision,
@@ -56,7 +57,7 @@ class TableSources:
 
         """
         if self.source is None:
-            raise UsageError(f"name the source, as in {self.handle.name}.SOURCE")
+            raise UsageError("name the source, as in {handle}.SOURCE", handle=self.handle.name)
         # A source that is no longer declared can be forgotten too.
         return forget(self.handle, self.source, files)
 
@@ -82,12 +83,19 @@ class TableSources:
             raise UsageError(self._unknown_message(found))
         return found[self.source]
 
-    def _unknown_message(self, known: Collection[str]) -> str:
+    def _unknown_message(self, known: Collection[str]) -> Message:
         """Return the error text for a missing or unknown name of a source."""
         table = self.handle.name
         if not known:
-            return f"the applied spec of {table} has no sources"
+            return Message("the applied spec of {table} has no sources", table=table)
         if self.source is None:
-            return f"name the source, as in {table}.SOURCE; the sources are {some(known)}"
+            return Message(
+                "name the source, as in {table}.SOURCE; the sources are {some}", table=table, some=some(known)
+            )
         meant = one_of("source", self.source, known)
-        return f"the applied spec of {table} has no source {self.source!r}; {meant}"
+        return Message(
+            "the applied spec of {table} has no source {source!r}; {meant}",
+            table=table,
+            source=self.source,
+            meant=meant,
+        )

@@ -89,8 +89,9 @@ def simulate_layouts(
     wanted = tuple(strategies) or (STITCH, *_STRATEGIES)
     if not lists and set(wanted) != {STITCH}:
         raise UsageError(
-            f"table {table.name} declares no queries with conditions on columns and no clustering columns: "
-            "name some with --columns COLUMN,..."
+            "table {table} declares no queries with conditions on columns and no clustering columns: "
+            "name some with --columns COLUMN,...",
+            table=table.name,
         )
     return table.simulate(
         _distinct(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.evidence.money import MeasuredCosts, PlanPrices, clustering_costs
 from parquetry.compiler.security.masking import masked_by
-from parquetry.message import command
+from parquetry.message import Text, command
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, read_measured
 from parquetry.runtime.clustering.forecast.work import read_work
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
@@ -82,7 +82,7 @@ class TimelineReport(Brief):
     table: str
     instants: tuple[InstantReport, ...]
     is_single: bool
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
 
 
 @retry_stale
@@ -112,16 +112,17 @@ def report_timeline(
     wanted = [i for i in timeline.instants if instant in (None, i.time)]
     if instant is not None and not wanted:
         raise TableNotFoundError(
-            f"the active timeline of {handle.name} has no instant {instant}; "
-            + command("timeline", handle.name)
-            + " lists them"
+            "the active timeline of {handle} has no instant {instant}; {command} lists them",
+            handle=handle.name,
+            instant=instant,
+            command=command("timeline", handle.name),
         )
     spec, zone = masked_by(handle.spec, declared), handle.config.timezone
     return TimelineReport(
         table=handle.name,
         instants=tuple(_masked(instant_report(timeline, i, zone, prices), spec) for i in wanted),
         is_single=instant is not None,
-        warnings=() if handle.fault is None else (str(handle.fault),),
+        warnings=() if handle.fault is None else (handle.fault.message,),
     )
 
 

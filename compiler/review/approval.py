@@ -36,7 +36,9 @@ class NotApprovedError(ParquetryError):
     """No plan is approved at a commit; ``missing`` lists the missing conditions."""
 
     def __init__(self, subject: str, missing: Sequence[str]) -> None:
-        super().__init__(f"{subject}: no plan is approved", *missing)
+        super().__init__(
+            "{subject}: no plan is approved; {missing}", subject=subject, missing="; ".join(missing)
+        )
         self.missing = tuple(missing)
 
 

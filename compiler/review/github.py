@@ -45,7 +45,7 @@ def github(repository: str, *, token: str, address: str = ADDRESS) -> GitHub:
 
     """
     if not _REPOSITORY.fullmatch(repository) or {".", ".."} & set(repository.split("/")):
-        raise UsageError(f"{quoted(repository)} is not a GitHub repository: write OWNER/NAME")
+        raise UsageError("{quoted} is not a GitHub repository: write OWNER/NAME", quoted=quoted(repository))
     headers = {
         "Accept": "application/vnd.github+json",
         "Authorization": f"Bearer {token}",
@@ -102,8 +102,11 @@ class GitHub:
         found = self._list(f"/pulls/{pull.number:d}/commits", "commits", _authors)
         if len(found) != pull.commits:
             raise ForgeError(
-                f"pull request {pull.number} has {pull.commits} commits, and GitHub lists {len(found)}; "
-                "the authors of the others are unknown: split the pull request"
+                "pull request {number} has {commits} commits, and GitHub lists {found}; the authors of "
+                "the others are unknown: split the pull request",
+                number=pull.number,
+                commits=pull.commits,
+                found=len(found),
             )
         return frozenset().union(*found)
 

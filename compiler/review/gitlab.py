@@ -66,10 +66,14 @@ def gitlab(project: str, *, token: str, address: str = ADDRESS) -> GitLab:
 
     """
     if not _PROJECT.fullmatch(project) or {".", ".."} & set(project.split("/")):
-        raise UsageError(f"{quoted(project)} is not a GitLab project: write its number or GROUP/PROJECT")
+        raise UsageError(
+            "{quoted} is not a GitLab project: write its number or GROUP/PROJECT", quoted=quoted(project)
+        )
     base = address.rstrip("/")
     if not base.endswith(f"/api{_REST}"):
-        raise UsageError(f"{quoted(address)} is not the address of a GitLab API, which ends with /api/v4")
+        raise UsageError(
+            "{quoted} is not the address of a GitLab API, which ends with /api/v4", quoted=quoted(address)
+        )
     headers = {"Accept": "application/json", "Authorization": f"Bearer {token}"}
     client = JsonClient(address=base.removesuffix(_REST), headers=headers)
     return GitLab(repository=project, client=client)
@@ -150,8 +154,11 @@ class GitLab:
                 break
         if len(commits) != page.count or pull.head not in commits or not page.has_all_committers:
             raise ForgeError(
-                f"merge request {pull.number} has {page.count} commits, and GitLab lists {len(commits)}, or "
-                "not all of their authors; the other authors are unknown: split the merge request"
+                "merge request {number} has {count} commits, and GitLab lists {commits}, or not all of "
+                "their authors; the other authors are unknown: split the merge request",
+                number=pull.number,
+                count=page.count,
+                commits=len(commits),
             )
         return frozenset(logins)
 
@@ -210,8 +217,8 @@ class GitLab:
         """Read an approval; return a function from its number in the list to the review."""
         if not isinstance(entry, dict) or not isinstance(entry.get("approved_at"), str):
             raise ForgeError(
-                "this GitLab does not return the time of an approval (approved_at), so the approved commit "
-                "is unknown; update the server"
+                "this GitLab does not return the time of an approval (approved_at), so the approved "
+                "commit is unknown; update the server"
             )
         submitted = read(_FORGE, "an approval", entry, lambda given: moment_at(given, "approved_at"))
         number = read(_FORGE, "an approval", entry, lambda given: _id(value_at(given, "user")))
@@ -236,8 +243,8 @@ class GitLab:
         versions = tuple(sorted(found, key=lambda version: version.number))
         if not versions or versions[-1].head != pull.head:
             raise ForgeError(
-                f"GitLab has no version of merge request {pull.number} with its head commit yet; try again "
-                "later"
+                "GitLab has no version of merge request {number} with its head commit yet; try again later",
+                number=pull.number,
             )
         return versions
 

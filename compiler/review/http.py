@@ -21,7 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 
 from parquetry.compiler.review.forge import ForgeError
-from parquetry.errors import UsageError
+from parquetry.errors import UsageError, message_of
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.text.printable import quoted
 from parquetry.version import VERSION
@@ -83,8 +83,9 @@ class JsonClient:
         parts = _address_parts(self.address)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
             raise UsageError(
-                f"{quoted(self.address)} is not a safe address of a forge: it must begin with https://, or "
-                "the token can be read on the way"
+                "{quoted} is not a safe address of a forge: it must begin with https://, or the token "
+                "can be read on the way",
+                quoted=quoted(self.address),
             )
         if not parts.hostname or parts.username is not None or parts.query or parts.fragment:
             raise _not_an_address(self.address)
@@ -110,12 +111,16 @@ class JsonClient:
             assert url is not None, "the loop ends with the last page"
             answer = self._request("GET", url)
             if not isinstance(answer.content, list):
-                raise ForgeError(f"{self._named(url)} answers with something else than a list")
+                raise ForgeError("{named} answers with something else than a list", named=self._named(url))
             yield from answer.content
             url = answer.next
             if url is None:
                 return
-        raise ForgeError(f"{self._named(self._url(path))} has more than {_MOST_PAGES * PAGE:,} items")
+        raise ForgeError(
+            "{named} has more than {most_pages:,} items",
+            named=self._named(self._url(path)),
+            most_pages=_MOST_PAGES * PAGE,
+        )
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None, *, repeatable: bool) -> Any:
         """Send a change and return the answer.
@@ -148,7 +153,9 @@ class JsonClient:
                 problem = f"broke off: {type(error).__name__}"
                 if not repeatable:
                     raise ForgeError(
-                        f"{self._named(url)} {problem}; check whether the change was made"
+                        "{named} {problem}; check whether the change was made",
+                        named=self._named(url),
+                        problem=problem,
                     ) from error
             else:
                 limit = self._limit(status, headers, content)
@@ -158,12 +165,21 @@ class JsonClient:
                 elif status not in _FAILING:
                     return self._answer(method, url, status, headers, content)
                 elif not repeatable:
-                    raise ForgeError(f"{self._named(url)} {problem}; check whether the change was made")
+                    raise ForgeError(
+                        "{named} {problem}; check whether the change was made",
+                        named=self._named(url),
+                        problem=problem,
+                    )
             waited += pause
             if attempt == _ATTEMPTS or waited > _MAX_DELAY_SECONDS:
                 break
             self.sleep(pause)
-        raise ForgeError(f"{self._named(url)} {problem}, after {attempt} attempts; try again later")
+        raise ForgeError(
+            "{named} {problem}, after {attempt} attempts; try again later",
+            named=self._named(url),
+            problem=problem,
+            attempt=attempt,
+        )
 
     def _sent(
         self, method: str, url: str, body: Mapping[str, Any] | None
@@ -187,13 +203,17 @@ class JsonClient:
             content = response.read(_MOST_BYTES + 1)
             if len(content) > _MOST_BYTES:
                 response.close()
-                raise ForgeError(f"{self._named(url)} answers with more than {_MOST_BYTES >> 20} MiB")
+                raise ForgeError(
+                    "{named} answers with more than {most_bytes} MiB",
+                    named=self._named(url),
+                    most_bytes=_MOST_BYTES >> 20,
+                )
             response.release_conn()
             place = response.headers.get("Location")
             if response.status not in _REDIRECTS or place is None or method != "GET":
                 return response.status, response.headers, content
             url = self._same_server_url(url, place)
-        raise ForgeError(f"{self._named(url)} redirects again and again")
+        raise ForgeError("{named} redirects again and again", named=self._named(url))
 
     def _pool(self, url: str) -> urllib3.PoolManager:
         """Return the connections for a URL: direct ones, or through the proxy that the environment sets."""
@@ -212,12 +232,16 @@ class JsonClient:
             asked, own = urlsplit(url), urlsplit(self.address)
         except ValueError as error:
             raise ForgeError(
-                f"{self._named(base)} links to {quoted(reference)}, which is not a URL"
+                "{named} links to {quoted}, which is not a URL",
+                named=self._named(base),
+                quoted=quoted(reference),
             ) from error
         if (asked.scheme, asked.netloc) != (own.scheme, own.netloc):
             raise ForgeError(
-                f"{self.address} links to another server ({quoted(asked.netloc)}), which must not get the "
-                "token; give the forge's own address"
+                "{address} links to another server ({quoted}), which must not get the token; give the "
+                "forge's own address",
+                address=self.address,
+                quoted=quoted(asked.netloc),
             )
         return url
 
@@ -239,13 +263,19 @@ class JsonClient:
         """Return the JSON of an answer and the URL of the next page; raise ForgeError for a failure."""
         if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             raise _FAILURES.get(status, ForgeError)(
-                f"{self._named(url)} answers {method} with {status}{_server_message(content)}; "
-                + _REMEDIES.get(status, "check the permissions of the token")
+                "{url} answers {method} with {status}{answer}; {remedy}",
+                url=self._named(url),
+                method=method,
+                status=status,
+                answer=_server_message(content),
+                remedy=_REMEDIES.get(status, "check the permissions of the token"),
             )
         try:
             document = parsed_json(content) if content else None
         except ValueError as error:
-            raise ForgeError(f"{self._named(url)} answers with invalid JSON ({error})") from error
+            raise ForgeError(
+                "{named} answers with invalid JSON ({error})", named=self._named(url), error=message_of(error)
+            ) from error
         following = _next_of(headers.get("Link", ""))
         return JsonAnswer(
             status=status,
@@ -283,7 +313,7 @@ def _address_parts(address: str) -> SplitResult:
 
 def _not_an_address(address: str) -> UsageError:
     """Return the error for an invalid address of a forge."""
-    return UsageError(f"the address of a forge is https://HOST/PATH, not {quoted(address)}")
+    return UsageError("the address of a forge is https://HOST/PATH, not {quoted}", quoted=quoted(address))
 
 
 def _server_message(content: bytes) -> str:

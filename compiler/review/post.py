@@ -74,20 +74,27 @@ def post_plan(
     check_age(plan, now_ms, name=name)
     if project not in (None, plan.intent.project):
         raise StalePlanError(
-            f"{name} is a plan of project {plan.intent.project}, and this is project {project}; plan this "
-            "one, under its own name"
+            "{name} is a plan of project {project}, and this is project {project2}; plan this one, "
+            "under its own name",
+            name=name,
+            project=plan.intent.project,
+            project2=project,
         )
     pull = forge.pull_request(number)
     planned_commit = plan.intent.git_commit
     if planned_commit != pull.head:
         raise StalePlanError(
-            f"{name} is the plan of {planned_commit[:12] if planned_commit else 'no commit'}, and the head "
-            f"commit of pull request {number} is {pull.head[:12]}; plan that commit"
+            "{name} is the plan of {detail}, and the head commit of pull request {number} is {head}; "
+            "plan that commit",
+            name=name,
+            detail=planned_commit[:12] if planned_commit else "no commit",
+            number=number,
+            head=pull.head[:12],
         )
     base = plan.evidence.base_commit
     if base is None:
         raise StalePlanError(
-            f"{name} does not say which commit it was made against; fetch that, and plan again"
+            "{name} does not say which commit it was made against; fetch that, and plan again", name=name
         )
     comment, replaced = post_comment(forge, pull, text, creator=creator)
     reviewed = Reviewed(project=plan.intent.project, target=plan.intent.target, creator=creator)
@@ -122,8 +129,10 @@ def post_comment(
     login = creator if identity is None else identity.login
     if login.casefold() != creator.casefold():
         raise ForgeError(
-            f"the token is that of {login}, and plans count if {creator} posts them; name the account with "
-            "--creator wherever plans are posted and approved"
+            "the token is that of {login}, and plans count if {creator} posts them; name the account "
+            "with --creator wherever plans are posted and approved",
+            login=login,
+            creator=creator,
         )
     marker = _first_line(text)
     own = [

@@ -42,11 +42,13 @@ def raise_unallowed(name: str, declared: TargetSettings, settings: tuple[TargetS
     positions = ", ".join(f"{setting.origin} {setting.path}" for setting in settings)
     paths = tuple(setting.path for setting in settings)
     raise UnappliedError(
-        f"{EXECUTES} {positions}: it can execute other code, or send rows and credentials elsewhere, "
-        f"and is not allowed; {unallowed_text(name, declared, paths)}, then "
-        + command("plan")
-        + " and "
-        + command("apply")
+        "{executes} {positions}: it can execute other code, or send rows and credentials elsewhere, "
+        "and is not allowed; {unallowed_text}, then {command} and {command2}",
+        executes=EXECUTES,
+        positions=positions,
+        unallowed_text=unallowed_text(name, declared, paths),
+        command=command("plan"),
+        command2=command("apply"),
     )
 
 

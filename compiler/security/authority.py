@@ -195,8 +195,9 @@ def _is_shallow(directory: Path) -> bool:
 
 def _missing_commit(which: str) -> RevisionError:
     return RevisionError(
-        f"the clone does not have the commit {which}, whose authority was in force; fetch the whole history, "
-        "as with fetch-depth: 0 or GIT_DEPTH: 0"
+        "the clone does not have the commit {which}, whose authority was in force; fetch the whole "
+        "history, as with fetch-depth: 0 or GIT_DEPTH: 0",
+        which=which,
     )
 
 

@@ -49,9 +49,10 @@ def reference(secret: Secret) -> dict[str, str]:
     if "{{" in text or "{%" in text:
         names = ", ".join(secret.names)
         raise UsageError(
-            f"{names}: the value is a secret, to which a job refers by its variable alone; "
-            "write {{ env_var('NAME') }} without a default, filters or other templates, or, if the value is "
-            f"not secret, declare it in parquetry.yml: environment: [{names}]"
+            "{names}: the value is a secret, to which a job refers by its variable alone; write {{{{ "
+            "env_var('NAME') }}}} without a default, filters or other templates, or, if the value is "
+            "not secret, declare it in parquetry.yml: environment: [{names}]",
+            names=names,
         )
     return {"environment_text": text}
 

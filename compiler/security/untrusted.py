@@ -19,7 +19,6 @@ from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.git.repository import DEFAULT_BRANCHES, object_named, repository_root
 from parquetry.compiler.git.revisions import RevisionError, files_at, load_known
 from parquetry.compiler.security.secrets import revealed, templates
-from parquetry.message import joined
 from parquetry.project import ResolvedProject
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.locations import LocationProblem, absolute, contains, normalised
@@ -76,7 +75,9 @@ class Base:
         """
         uri = self._absolute(location)
         if self.project is None or not any(contains(named, uri) for named in self._places(self.project)):
-            raise UnnamedPlaceError(f"{self.revision} does not name the location {location}")
+            raise UnnamedPlaceError(
+                "{revision} does not name the location {location}", revision=self.revision, location=location
+            )
         self._check_links(uri)
         return uri
 
@@ -93,7 +94,12 @@ class Base:
         if branch.target.signing_keys != (() if self.project is None else self.project.target.signing_keys):
             settings = ", ".join(filter(None, (settings, "applied.signing_key")))
         if settings:
-            raise UnnamedPlaceError(f"{settings} of target {branch.target.name} differs from {self.revision}")
+            raise UnnamedPlaceError(
+                "{settings} of target {target} differs from {revision}",
+                settings=settings,
+                target=branch.target.name,
+                revision=self.revision,
+            )
 
     def check_plug_ins(self, spec: TableSpec) -> None:
         """Raise UnnamedPlaceError if the spec names a plug-in or a key that the base does not name."""
@@ -102,7 +108,12 @@ class Base:
         }
         for group, path, name in keys_and_plug_ins(spec):
             if (group, name) not in known:
-                raise UnnamedPlaceError(f"{path} is {name}, which {self.revision} does not name")
+                raise UnnamedPlaceError(
+                    "{path} is {name}, which {revision} does not name",
+                    path=path,
+                    name=name,
+                    revision=self.revision,
+                )
 
     def check_guesses(self, spec: TableSpec, *applied: TableSpec) -> None:
         """Raise UnnamedPlaceError if the spec tests personal values in a way that the base does not declare.
@@ -118,7 +129,10 @@ class Base:
             personal = sorted(name for name in columns if name.partition(".")[0].lower() in pii)
             if personal:
                 raise UnnamedPlaceError(
-                    f"{what} uses {personal[0]}, which is personal, and {self.revision} does not declare it"
+                    "{what} uses {personal}, which is personal, and {revision} does not declare it",
+                    what=what,
+                    personal=personal[0],
+                    revision=self.revision,
                 )
 
         known = {query.where for table in tables for query in table.extra.queries}
@@ -145,7 +159,9 @@ class Base:
         try:
             return absolute(self.root, normalised(location))
         except LocationProblem as problem:
-            raise UnnamedPlaceError(f"{self.revision} does not name the location {location}") from problem
+            raise UnnamedPlaceError(
+                "{revision} does not name the location {location}", revision=self.revision, location=location
+            ) from problem
 
     def _check_links(self, uri: str) -> None:
         """Raise UnnamedPlaceError if a link lies between the repository and the location, or inside it."""
@@ -156,7 +172,7 @@ class Base:
         folders = (posixpath.join(top, *parts[: index + 1]) for index in range(len(parts)))
         link = next((folder for folder in folders if os.path.islink(folder)), None) or _link_in(uri)  # noqa: PTH114
         if link is not None:
-            raise UnnamedPlaceError(f"{link} is a link, which may lead anywhere")
+            raise UnnamedPlaceError("{link} is a link, which may lead anywhere", link=link)
 
 
 def base_at(
@@ -214,7 +230,9 @@ def _check_folder(directory: Path) -> None:
     for part in Path(os.path.abspath(directory)).parts[1:]:  # noqa: PTH100 - resolve() would follow links
         step /= part
         if is_inside and step.is_symlink():
-            raise UnnamedPlaceError(f"{step} is a link, which may lead anywhere; name the folder itself")
+            raise UnnamedPlaceError(
+                "{step} is a link, which may lead anywhere; name the folder itself", step=step
+            )
         is_inside = is_inside or (step / ".git").exists()
 
 
@@ -234,11 +252,13 @@ def _commit(directory: Path, revision: str | None) -> str:
         what = (
             "origin has no default branch here" if revision is None else f"there is no revision {revision!r}"
         )
-        raise RevisionError(f"{what}; {_REMEDY}")
+        raise RevisionError("{what}; {remedy}", what=what, remedy=_REMEDY)
     if revision is not None and len(commits) > 1:
         spelled = " and ".join(name for name, commit in found.items() if commit and name != revision)
         raise RevisionError(
-            f"{revision} is ambiguous: {spelled} are different commits; give the full name of one of them"
+            "{revision} is ambiguous: {spelled} are different commits; give the full name of one of them",
+            revision=revision,
+            spelled=spelled,
         )
     return next(commit for commit in found.values() if commit is not None)
 
@@ -247,8 +267,10 @@ def _valid(loaded: project.LoadResult, revision_name: str) -> ResolvedProject:
     if loaded.project is None:
         first = errors(loaded.diagnostics)[0]
         raise RevisionError(
-            joined("", (f"the project is not valid at {revision_name}: {first.file}: ", first.message)),
-            "correct it there",
+            "the project is not valid at {revision_name}: {file}: {reason}; correct it there",
+            revision_name=revision_name,
+            file=first.file,
+            reason=first.message,
         )
     return loaded.project
 

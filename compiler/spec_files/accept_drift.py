@@ -12,7 +12,7 @@ from parquetry.compiler.spec_files.edit import with_column, with_nullable, with_
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
-from parquetry.message import command, joined
+from parquetry.message import Message, command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.spec.table_spec import Column
@@ -48,13 +48,17 @@ def accept_drift(
     found = table_drift(handle.store, table=table.name, location=table.location_declared).drifts
     if table.spec != spec:
         raise UsageError(
-            f"{table.file} has changes that are not applied: apply them or take them back, then adopt"
+            "{file} has changes that are not applied: apply them or take them back, then adopt",
+            file=table.file,
         )
     refused = next((drift for drift in found if not drift.acceptable), None)
     if refused is not None:
-        remedy = refused.remedy or command("apply") + " restores it"
+        remedy = refused.remedy or Message("{command} restores it", command=command("apply"))
         raise UnacceptableDriftError(
-            joined("; ", (f"{table.name}: {refused.path} cannot be accepted", remedy))
+            "{table}: {refused} cannot be accepted; {remedy}",
+            table=table.name,
+            refused=refused.path,
+            remedy=remedy,
         )
     number = applied.number
     if found:

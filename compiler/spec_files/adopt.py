@@ -19,6 +19,7 @@ from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
+from parquetry.message import Message, Text
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import Diagnostic, Severity
 from parquetry.project.model.locations import LocationProblem, contains, normalised
@@ -39,7 +40,7 @@ class UnadoptedSetting:
 
     path: str
     value: Any
-    reason: str
+    reason: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +85,13 @@ def adopt(
     try:
         place = normalised(location)
     except LocationProblem as problem:
-        raise UsageError(f"{problem.summary}; {problem.hint}") from problem
+        raise UsageError("{summary}; {hint}", summary=problem.summary, hint=problem.hint) from problem
     store = workspace.store_at(place)
     observation = observe(store)
     if observation is None:
-        raise TableNotFoundError(f"{store.uri}: no Hudi table found; give the folder that contains .hoodie")
+        raise TableNotFoundError(
+            "{table}: no Hudi table found; give the folder that contains .hoodie", table=store.uri
+        )
     known = next((table for table in workspace.project.tables if table.location == place), None)
     handle = observation.handle
     if known is not None and observation.is_applied and handle.project == workspace.project.name:
@@ -98,8 +101,10 @@ def adopt(
         if handle.project not in (None, NO_PROJECT):
             observation.check_owner(workspace.owner)
         raise UsageError(
-            f"{known.file} declares a table at {place} already; remove it, adopt again, and put back from it "
-            f"what you want"
+            "{file} declares a table at {place} already; remove it, adopt again, and put back from it "
+            "what you want",
+            file=known.file,
+            place=place,
         )
     return _adopt(workspace, observation, place, name or handle.config.name, reload)
 
@@ -113,7 +118,7 @@ def _adopt(
     _check_name(workspace, name, named=handle.config.name)
     file = workspace.project.root / "tables" / f"{name}.yml"
     if os.path.lexists(file):
-        raise UsageError(f"tables/{name}.yml exists; give the table another name with --name")
+        raise UsageError("tables/{name}.yml exists; give the table another name with --name", name=name)
     timeline = handle.timeline()
     wanted = _with_required_keys(replace(handle.effective_spec(timeline), name=name))
     document = structure(wanted, location=declared_location(workspace, place, name))
@@ -178,7 +183,9 @@ def _passing_settings(
         removed_error = next((e for e in errors if (e.code, e.summary) not in remaining), errors[0])
         left_out.append(
             UnadoptedSetting(
-                path=worst, value=kept[worst], reason=f"{removed_error.code} {removed_error.summary}"
+                path=worst,
+                value=kept[worst],
+                reason=Message("{code} {summary}", code=removed_error.code, summary=removed_error.summary),
             )
         )
         kept, errors = _without(kept, worst), errors_without[worst]
@@ -226,12 +233,16 @@ def _check_name(workspace: Workspace, name: str, *, named: str) -> None:
     if not (name.isascii() and name.isidentifier()):
         given = "the table's own name" if name == named else "the name"
         raise UsageError(
-            f"{given} {name!r} may only have letters, digits and '_', and no digit at its start; choose "
-            "a name with --name NAME"
+            "{given} {name!r} may only have letters, digits and '_', and no digit at its start; choose "
+            "a name with --name NAME",
+            given=given,
+            name=name,
         )
     taken = next((table for table in workspace.project.tables if table.name == name), None)
     if taken is not None:
-        raise UsageError(f"{taken.file} already declares a table {name!r}; choose a name with --name")
+        raise UsageError(
+            "{file} already declares a table {name!r}; choose a name with --name", file=taken.file, name=name
+        )
 
 
 def declared_location(workspace: Workspace, place: str, name: str) -> str | dict[str, str] | None:

@@ -72,7 +72,8 @@ def _columns(text: str, file: str) -> Node:
     columns = None if document.root is None else document.root.children.get("columns")
     if columns is None or not isinstance(columns.value, list):
         raise UnacceptableDriftError(
-            f"{file}: the columns are not listed in this file; change the file that lists them, then apply"
+            "{file}: the columns are not listed in this file; change the file that lists them, then apply",
+            file=file,
         )
     return columns
 

@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from parquetry.compiler.spec_files.yaml import column_entry
-from parquetry.errors import UsageError
+from parquetry.errors import UsageError, message_of
 from parquetry.runtime.arrow.local_rows import convert
 from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, UnsupportedTableError
@@ -104,12 +104,12 @@ def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
     """
     place = _absolute(path)
     if name is not None and not _NAME.fullmatch(name):
-        raise InferenceError(f"--name {quoted(name)}: {_OF_NAMES}")
+        raise InferenceError("--name {quoted}: {of_names}", quoted=quoted(name), of_names=_OF_NAMES)
     table = name or _table_name(place)
     try:
         found = list_files(_literal(place))
     except (InvalidDataError, NotFoundError) as error:
-        raise InferenceError(f"{path}: {error}") from error
+        raise InferenceError("{path}: {error}", path=path, error=message_of(error)) from error
     files, suffix = _of_one_format(found, path)
     form = _FORMATS[suffix]
     sampled = files[:MOST_FILES]
@@ -120,7 +120,7 @@ def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
             columns, notes = _from_parquet(sampled)
             options = {}
     except (pa.ArrowException, OSError, UnsupportedTableError) as error:
-        raise InferenceError(f"{path}: {error}") from error
+        raise InferenceError("{path}: {error}", path=path, error=message_of(error)) from error
     _check_names([column.name for column in columns], path)
     if len(files) > len(sampled):
         notes.append(f"columns and types are those of {len(sampled)} of {len(files)} files")
@@ -146,7 +146,9 @@ def _absolute(path: Path) -> Path:
 def _literal(place: Path) -> str:
     """Return the path as text for ``list_files``; raise InferenceError if it has wildcard characters."""
     if re.search(r"[*?\[{]", str(place)):
-        raise InferenceError(f"{place} has a wildcard in its name; rename it, or name another folder")
+        raise InferenceError(
+            "{place} has a wildcard in its name; rename it, or name another folder", place=place
+        )
     return str(place)
 
 
@@ -158,7 +160,9 @@ def _table_name(place: Path) -> str:
     name = re.sub(r"[^A-Za-z0-9_]+", "_", base).strip("_").lower()
     if not _NAME.fullmatch(name):
         raise InferenceError(
-            f"{quoted(place.name)} cannot become a table name: {_OF_NAMES}; give one with --name"
+            "{quoted} cannot become a table name: {of_names}; give one with --name",
+            quoted=quoted(place.name),
+            of_names=_OF_NAMES,
         )
     return name
 
@@ -175,15 +179,19 @@ def _of_one_format(found: Sequence[FoundFile], path: Path) -> tuple[list[FoundFi
     if not found or None in endings:
         known = ", ".join(_FORMATS)
         if not found:
-            raise InferenceError(f"{path} has no Parquet or CSV files ({known})")
+            raise InferenceError("{path} has no Parquet or CSV files ({known})", path=path, known=known)
         raise InferenceError(
-            f"{path}: {Path(endings[None].uri).name} does not end as a Parquet or CSV file ({known}); "
-            "name a folder without such files, or one file"
+            "{path}: {path2} does not end as a Parquet or CSV file ({known}); name a folder without "
+            "such files, or one file",
+            path=path,
+            path2=Path(endings[None].uri).name,
+            known=known,
         )
     if len(endings) > 1:
         raise InferenceError(
-            f"{path} has files of several formats ({', '.join(sorted(filter(None, endings)))}); "
-            "name a folder with files of one format"
+            "{path} has files of several formats ({filter}); name a folder with files of one format",
+            path=path,
+            filter=sorted(filter(None, endings)),
         )
     (suffix,) = endings
     assert suffix is not None, "refused above"
@@ -213,21 +221,27 @@ def _renaming(name: str) -> str:
 def _check_names(names: Sequence[str], path: Path) -> None:
     """Raise InferenceError for columns without valid names, or with names that differ only in case."""
     if not names:
-        raise InferenceError(f"{path} has no columns")
+        raise InferenceError("{path} has no columns", path=path)
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
         columns = ", ".join(map(_renaming, names[:_SHOWN_NAMES]))
         more = ", ..." if len(names) > _SHOWN_NAMES else ""
         raise InferenceError(
-            f"{path}: column names may only have letters, digits and '_', and no digit at their "
-            f"start, unlike {', '.join(map(quoted, wrong[:5]))}; rename them in the files, or write the "
-            "spec by hand, with a select in its source: "
-            f"SELECT {columns}{more} FROM source"
+            "{path}: column names may only have letters, digits and '_', and no digit at their start, "
+            "unlike {wrong}; rename them in the files, or write the spec by hand, with a select in its "
+            "source: SELECT {columns}{more} FROM source",
+            path=path,
+            wrong=[*map(quoted, wrong[:5])],
+            columns=columns,
+            more=more,
         )
     seen: dict[str, str] = {}
     for name in names:
         if (other := seen.setdefault(name.lower(), name)) is not name:
             raise InferenceError(
-                f"{path}: the columns {quoted(other)} and {quoted(name)} differ only in case"
+                "{path}: the columns {quoted} and {quoted2} differ only in case",
+                path=path,
+                quoted=quoted(other),
+                quoted2=quoted(name),
             )
 
 
@@ -237,8 +251,11 @@ def _check_distinct(names: Sequence[str], file: FoundFile) -> None:
     for number, name in enumerate(names, 1):
         if (other := seen.setdefault(name, number)) != number:
             raise InferenceError(
-                f"{file.uri}: columns {other} and {number} are both named {quoted(name)}; rename one of them "
-                "in the file"
+                "{uri}: columns {other} and {number} are both named {quoted}; rename one of them in the file",
+                uri=file.uri,
+                other=other,
+                number=number,
+                quoted=quoted(name),
             )
 
 
@@ -271,16 +288,18 @@ def _parquet_columns(file: FoundFile) -> pa.Schema:
     with open_file(file) as handle, open_file(file) as again:
         found = ParquetColumns.of(handle)
         if META_COLUMNS[0] in found.schema.names:
-            raise InferenceError(f"{file.uri} belongs to a Hudi table; use parquetry adopt LOCATION")
+            raise InferenceError("{uri} belongs to a Hudi table; use parquetry adopt LOCATION", uri=file.uri)
         for name in nanoseconds(handle, again, found.int96) if found.int96 else ():
-            raise InferenceError(f"{file.uri}: column {name!r} has nanoseconds; round it to microseconds")
+            raise InferenceError(
+                "{uri}: column {name!r} has nanoseconds; round it to microseconds", uri=file.uri, name=name
+            )
     _check_distinct(found.schema.names, file)
     kept = [f for f in found.schema if not (f.name in found.index and _PANDAS_INDEX.fullmatch(f.name))]
     try:
         for field in kept:
             column_type(field, field.name)
     except InvalidDataError as error:
-        raise InferenceError(f"{file.uri}: {error}") from error
+        raise InferenceError("{uri}: {error}", uri=file.uri, error=message_of(error)) from error
     return pa.schema(kept)
 
 
@@ -300,7 +319,7 @@ def _check_values(file: FoundFile, names: Sequence[str], types: Mapping[str, Col
                 for name, array in zip(batch.schema.names, batch.columns, strict=True):
                     convert(array, types[name], name)
         except InvalidDataError as error:
-            raise InferenceError(f"{file.uri}: {error}") from error
+            raise InferenceError("{uri}: {error}", uri=file.uri, error=message_of(error)) from error
 
 
 def _guessed(names: Sequence[str]) -> list[str]:
@@ -345,10 +364,11 @@ def _from_csv(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], dict[str,
                     break
         except pa.ArrowInvalid as error:
             if "invalid UTF8" not in str(error):
-                raise InferenceError(f"{file.uri}: {error}") from error
+                raise InferenceError("{uri}: {error}", uri=file.uri, error=error) from error
             raise InferenceError(
-                f"{file.uri} is not UTF-8; convert it, or write the spec by hand and declare encoding in the "
-                "options of the source"
+                "{uri} is not UTF-8; convert it, or write the spec by hand and declare encoding in the "
+                "options of the source",
+                uri=file.uri,
             ) from error
     columns = tuple(Column(name=name, type=text.type) for name, text in texts.items())
     options: dict[str, Any] = {} if separator == "," else {"sep": separator}

@@ -47,15 +47,16 @@ def recorded_text(
     try:
         found_at = normalised(location) if name is None else workspace.table(name).location
     except LocationProblem as problem:
-        raise UsageError(f"{problem.summary}; {problem.hint}") from problem
+        raise UsageError("{summary}; {hint}", summary=problem.summary, hint=problem.hint) from problem
     store = workspace.store_at(found_at)
     check_owned(store, workspace.owner)
     record = applied_record(store, number)
     if record is None:
         raise UsageError(
-            f"the table at {store.uri} has no applied record {number}; "
-            + command("history", name or location)
-            + " lists them"
+            "the table at {table} has no applied record {number}; {command} lists them",
+            table=store.uri,
+            number=number,
+            command=command("history", name or location),
         )
     if record.fault is not None:
         raise record.fault.error()

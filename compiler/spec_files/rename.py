@@ -57,8 +57,9 @@ def rename(
     table = next((table for table in workspace.project.tables if table.name == table_name), None)
     if table is None:
         raise UsageError(
-            f"there is no table {table_name!r}; "
-            + one_of("table", table_name, [table.name for table in workspace.project.tables])
+            "there is no table {table_name!r}; {one_of}",
+            table_name=table_name,
+            one_of=one_of("table", table_name, [table.name for table in workspace.project.tables]),
         )
     files = _Files(workspace.project.root)
     location = None
@@ -84,9 +85,16 @@ def _rename_source(files: _Files, table: ResolvedTable, source: str, name: str) 
     """Change the name of a source in the table's file; raise UsageError if the change is not possible."""
     names = [each.name for each in table.spec.sources]
     if source not in names:
-        raise UsageError(f"table {table.name} has no source {source!r}; {one_of('source', source, names)}")
+        raise UsageError(
+            "table {table} has no source {source!r}; {one_of}",
+            table=table.name,
+            source=source,
+            one_of=one_of("source", source, names),
+        )
     if name in names:
-        raise UsageError(f"table {table.name} already has a source {name!r}; choose another name")
+        raise UsageError(
+            "table {table} already has a source {name!r}; choose another name", table=table.name, name=name
+        )
     files.replace(table.file, {("sources", names.index(source), "name"): flow(name)})
 
 
@@ -95,13 +103,17 @@ def _replaced_table(
 ) -> ResolvedTable | None:
     """Return the table that loses its name, or None; raise UsageError if the name cannot be used."""
     if not compiled_pattern(inlined(Kind.TABLE)["properties"]["name"]["pattern"]).search(name):
-        raise UsageError(f"{name!r} may only have letters, digits and '_', and no digit at its start")
+        raise UsageError(
+            "{name!r} may only have letters, digits and '_', and no digit at its start", name=name
+        )
     taken = next((other for other in workspace.project.tables if other.name == name), None)
     if taken is table:
-        raise UsageError(f"the name of the table already is {name}")
+        raise UsageError("the name of the table already is {name}", name=name)
     if taken is not None and not replace:
         raise UsageError(
-            f"{taken.file} declares a table {name!r}; choose another name, or take this one with --replace"
+            "{file} declares a table {name!r}; choose another name, or take this one with --replace",
+            file=taken.file,
+            name=name,
         )
     return taken
 
@@ -112,8 +124,10 @@ def _rename_table(files: _Files, table: ResolvedTable, name: str, *, targets: Se
     located = declared.get("location", table.name)
     if isinstance(located, dict) and (lacking := [each for each in targets if each not in located]):
         raise UsageError(
-            f"{table.file}: location has no entry for {', '.join(lacking)}, where the table's name is its "
-            "location; add one for each target first"
+            "{file}: location has no entry for {lacking}, where the table's name is its location; add "
+            "one for each target first",
+            file=table.file,
+            lacking=[*lacking],
         )
     moved = f"{{from: {flow(table.name)}}}"
     values: dict[DocumentPath, str] = {("name",): flow(name)}
@@ -180,7 +194,7 @@ class _Files:
         """Move a file to another path; raise UsageError if a file that stays has that path."""
         text = self._text(path)
         if self._after.get(new, "") is not None and self._read(new) is not None:
-            raise UsageError(f"{new} already exists; remove it first")
+            raise UsageError("{new} already exists; remove it first", new=new)
         self.put(path, None)
         self.put(new, text)
 

@@ -205,7 +205,9 @@ def scaffold(
     if in_the_way:
         taken = os.path.normpath(directory / in_the_way[0])
         raise ScaffoldError(
-            f"{taken} already exists; " + ("remove it first" if there else "name an empty directory")
+            "{taken} already exists; {detail}",
+            taken=taken,
+            detail="remove it first" if there else "name an empty directory",
         )
     try:
         written = [*texts]
@@ -218,7 +220,9 @@ def scaffold(
             written += [f"{folder_name}/{schema.name}" for schema in made]
     except OSError as error:
         raise ScaffoldError(
-            f"{error.filename} cannot be written: {error.strerror}; name another directory"
+            "{filename} cannot be written: {strerror}; name another directory",
+            filename=error.filename,
+            strerror=error.strerror,
         ) from error
     return Scaffold(
         directory=directory,
@@ -240,7 +244,8 @@ def _declared(directory: Path) -> Outline:
         map(target_named.search, there.targets)
     ):
         raise ScaffoldError(
-            f"{directory / PROJECT_FILE} does not name a project and its targets; correct it first"
+            "{directory} does not name a project and its targets; correct it first",
+            directory=directory / PROJECT_FILE,
         )
     return there
 
@@ -259,7 +264,8 @@ def _workflow(directory: Path, name: str) -> tuple[str, str]:
         return f"{_WORKFLOWS}/parquetry.yml", ""
     if not _FOLDER.fullmatch(folder):
         raise ScaffoldError(
-            f"the folder {quoted(folder)} has characters that a workflow cannot name safely; rename it"
+            "the folder {quoted} has characters that a workflow cannot name safely; rename it",
+            quoted=quoted(folder),
         )
     up = "/".join(".." for _ in folder.split("/"))
     is_taken = (root / _WORKFLOWS / "parquetry.yml").exists()
@@ -280,7 +286,8 @@ def _branch(directory: Path) -> str:
     branch = main_branch(directory.resolve()) or _MAIN
     if not _BRANCH.fullmatch(branch):
         raise ScaffoldError(
-            f"the branch {quoted(branch)} has characters that a workflow cannot name safely; rename it"
+            "the branch {quoted} has characters that a workflow cannot name safely; rename it",
+            quoted=quoted(branch),
         )
     return branch
 

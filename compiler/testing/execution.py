@@ -17,7 +17,7 @@ from parquetry.compiler.testing.tables import DeclaredTest, TableUnderTest
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.run_results import save_results
 from parquetry.errors import ParquetryError
-from parquetry.message import Message
+from parquetry.message import Message, Text
 from parquetry.project.model.table_tests import (
     ERROR,
     ITSELF,
@@ -376,7 +376,7 @@ def _outcome_without_value(
     table: TableUnderTest,
     declared: DeclaredTest,
     status: Status,
-    reason: str | None,
+    reason: Text | None,
     shown_by: TableSpec | None = None,
 ) -> Outcome:
     """Return an outcome with a status and a reason, but without measures."""

@@ -77,7 +77,7 @@ def _overlap_depth(scope: Scope, test: TableTest) -> Iterator[Measure]:
     """Measure the largest overlap depth of the test's column in a partition."""
     column = test.arguments["column"]
     if column.lower() not in {name.lower() for name in scope.table.types}:
-        raise UnmeasurableError(f"the table has no column {column} to compare values of")
+        raise UnmeasurableError("the table has no column {column} to compare values of", column=column)
     depths = overlap_depths(column, scope.slices, scope.table.statistics)
     largest = _largest(depths)
     yield Measure(largest.value or 0, "value", largest.partition)
@@ -88,10 +88,12 @@ def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
     table, name = scope.table, test.arguments["name"]
     condition = table.queries.get(name)
     if condition is None:
-        raise UnmeasurableError(f"no query {name} is declared; declare it under queries")
+        raise UnmeasurableError("no query {name} is declared; declare it under queries", name=name)
     where = next(query.where for query in table.spec.extra.queries if query.name == name)
     if unknown := table.unknown_columns(where):
-        raise UnmeasurableError(f"the table has no column {unknown[0]}, which the query {name} reads")
+        raise UnmeasurableError(
+            "the table has no column {unknown}, which the query {name} reads", unknown=unknown[0], name=name
+        )
     files = {part.path: table.statistics[part.path] for part in scope.slices}
     if {"max_rows", "max_bytes"} & test.arguments.keys():
         files = with_pages(table.handle.store, files, [condition], table.types)
@@ -219,8 +221,8 @@ def _rows_before(scope: Scope) -> int:
             return scope.rows([part for part in table.view.all_slices(before) if scope.holds(part.partition)])
         except (CorruptTableError, InvalidDataError) as error:
             raise UnmeasurableError(
-                "the files from before the newest commit were cleaned, so the change is unknown; keep more "
-                "versions"
+                "the files from before the newest commit were cleaned, so the change is unknown; keep "
+                "more versions"
             ) from error
     raise UnmeasurableError(
         "no commit of the active timeline wrote to these partitions, so the change is unknown"
@@ -232,7 +234,7 @@ def _age_seconds(table: LiveTable, instant: str) -> float:
     try:
         begun_ms = parse_instant_ms(instant, table.handle.config.timezone)
     except CorruptTableError as error:
-        raise UnmeasurableError(f"the instant {instant} is not a time") from error
+        raise UnmeasurableError("the instant {instant} is not a time", instant=instant) from error
     return max(0, (table.now_ms - begun_ms) / 1000)
 
 

@@ -191,8 +191,8 @@ class LiveTable:
             known = bounds.of(partition)
             if not needed <= known.keys():
                 raise UnmeasurableError(
-                    "the values of the columns in where cannot be read from the paths of the partitions; "
-                    "remove where"
+                    "the values of the columns in where cannot be read from the paths of the "
+                    "partitions; remove where"
                 )
             if may_hold(predicate, {column: _single_value_bounds(bound) for column, bound in known.items()}):
                 chosen.add(partition)

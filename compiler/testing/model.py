@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from parquetry.errors import ParquetryError
+from parquetry.message import Text
 from parquetry.project.model.table_tests import Unit
 from parquetry.runtime.spec.codec import Brief, to_json_value
 
@@ -64,7 +65,7 @@ class Outcome:
     status: Status
     limits: tuple[LimitOutcome, ...] = ()
     where: str | None = None
-    reason: str | None = None
+    reason: Text | None = None
     origin: str | None = None
     files_read: int | None = None
     failures: str | None = None
@@ -94,7 +95,9 @@ class TableTests(Brief):
         failed = sum(count for status, count in self.counts.items() if status in FAILURES)
         if not failed:
             return self.unsaved
-        return FailedTestsError(f"{failed} of {len(self.outcomes)} tests failed")
+        return FailedTestsError(
+            "{failed} of {outcomes} tests failed", failed=failed, outcomes=len(self.outcomes)
+        )
 
 
 def to_json(tests: TableTests) -> dict[str, Any]:

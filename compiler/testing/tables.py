@@ -198,7 +198,7 @@ def rows_anywhere(location: str, name: str, store: Callable[[str], ObjectStore])
 
     def open_other(location: str) -> tuple[str, TableHandle]:
         if "/" not in location:
-            raise UnknownTableError(f"{location!r} is not the path or URI of a table")
+            raise UnknownTableError("{location!r} is not the path or URI of a table", location=location)
         other = store(location)
         return other.uri, open_table(other)
 
@@ -218,11 +218,15 @@ def _union(workspace: Workspace, everything: frozenset[_Pair], selectors: Sequen
             matched = frozenset(pair for pair in matched if pair[0] in tables)
         for name in names:
             if not name:
-                raise SelectionError(f"selector {selector!r} has nothing after 'test:'; write test:NAME")
+                raise SelectionError(
+                    "selector {selector!r} has nothing after 'test:'; write test:NAME", selector=selector
+                )
             by_name = frozenset(pair for pair in everything if fnmatchcase(pair[1], name))
             if not by_name:
                 hint = one_of("test", name, {test for _, test in everything})
-                raise SelectionError(f"selector {selector!r} matches no test; {hint}")
+                raise SelectionError(
+                    "selector {selector!r} matches no test; {hint}", selector=selector, hint=hint
+                )
             matched &= by_name
         found |= matched
     return found

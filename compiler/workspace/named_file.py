@@ -14,7 +14,13 @@ def read_named(file: Path) -> bytes:
         with file.open("rb") as source:
             content = source.read(MOST_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}; name a file that can be") from error
+        raise UsageError(
+            "{file} cannot be read: {strerror}; name a file that can be", file=file, strerror=error.strerror
+        ) from error
     if len(content) > MOST_BYTES:
-        raise UsageError(f"{file} is larger than {MOST_BYTES} bytes; name a file that this parquetry wrote")
+        raise UsageError(
+            "{file} is larger than {most_bytes} bytes; name a file that this parquetry wrote",
+            file=file,
+            most_bytes=MOST_BYTES,
+        )
     return content

@@ -118,8 +118,10 @@ class Workspace:
     def unapplied_error(self, table: ResolvedTable) -> UnappliedError:
         """Return the error for a table without an applied record at this target."""
         return UnappliedError(
-            f"table {table.name} is not applied at {table.location}; "
-            + run("apply", "--target", self.project.target.name)
+            "table {table} is not applied at {location}; {command}",
+            table=table.name,
+            location=table.location,
+            command=run("apply", "--target", self.project.target.name),
         )
 
     def store_at(self, location: str, allowed: Allowed = NOTHING_ALLOWED) -> ObjectStore:
@@ -238,7 +240,9 @@ def table_named(project: ResolvedProject, name: str) -> ResolvedTable:
     """
     found = {table.name: table for table in project.tables}
     if name not in found:
-        raise UnknownTableError(f"there is no table {name!r}; {one_of('table', name, found)}")
+        raise UnknownTableError(
+            "there is no table {name!r}; {one_of}", name=name, one_of=one_of("table", name, found)
+        )
     return found[name]
 
 

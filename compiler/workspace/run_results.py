@@ -11,7 +11,7 @@ from typing import Any, Final
 from parquetry.compiler.errors import UnsavedResultsError
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.errors import ParquetryError
-from parquetry.message import joined
+from parquetry.message import Text, texts
 from parquetry.runtime.commit.owner import Owner
 
 RUNS: Final = Path("target") / "runs"
@@ -61,7 +61,9 @@ def recorded_runs(project_folder: ConfinedFolder) -> list[str]:
     return [run_id for run_id in names if STARTED in project_folder.names(RUNS / run_id)]
 
 
-def save_results(root: Path, run_id: str, document: Mapping[str, Any], *, kept: str) -> ParquetryError | None:
+def save_results(
+    root: Path, run_id: str, document: Mapping[str, Any], *, kept: Text
+) -> ParquetryError | None:
     """Write the results of a run completely or not at all, and return an error if they cannot be written.
 
     Args:
@@ -72,11 +74,14 @@ def save_results(root: Path, run_id: str, document: Mapping[str, Any], *, kept: 
     """
     file = root / RUNS / run_id / RESULTS
     try:
-        ConfinedFolder(root).write(file, json.dumps(document, indent=2) + "\n", private=True)
+        ConfinedFolder(root).write(file, json.dumps(texts(document), indent=2) + "\n", private=True)
     except (OSError, LinkInTheWayError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
+        why = error.strerror if isinstance(error, OSError) else error.message
         return UnsavedResultsError(
-            joined("", (f"{file} cannot be written: {why}; ", kept))
-            + ": make room, or make the folder writable, before the next run"
+            "{file} cannot be written: {why}; {kept}: make room, or make the folder writable, before "
+            "the next run",
+            file=file,
+            why=why,
+            kept=kept,
         )
     return None

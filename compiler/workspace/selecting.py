@@ -9,7 +9,6 @@ from typing import Any
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.git.revisions import files_at, load_before, load_known
 from parquetry.compiler.workspace.observation import observe
-from parquetry.message import joined
 from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.loading.load import LoadResult
@@ -55,7 +54,7 @@ def changed_state(
 
     def select(value: str) -> frozenset[str]:
         if value != "changed":
-            raise SelectionError(f"selector 'state:{value}' is not known; write state:changed")
+            raise SelectionError("selector 'state:{value}' is not known; write state:changed", value=value)
         answers = map_each(tables, is_changed)
         return frozenset(table.name for table, changed in zip(tables, answers, strict=True) if changed)
 
@@ -65,7 +64,7 @@ def changed_state(
 def unknown_state(value: str) -> frozenset[str]:
     """Raise SelectionError for ``state:`` in a command that reads no tables."""
     message = f"selector 'state:{value}' needs the target's tables, which this command does not read"
-    raise SelectionError(f"{message}; use git:REF")
+    raise SelectionError("{message}; use git:REF", message=message)
 
 
 def changed_since(
@@ -88,7 +87,9 @@ def changed_since(
 
     def invalid_project(found: LoadResult, reason: str) -> SelectionError:
         first = errors(found.diagnostics)[0]
-        return SelectionError(joined("", (f"{reason}: {first.file}: ", first.message)))
+        return SelectionError(
+            "{reason}: {file}: {reason2}", reason=reason, file=first.file, reason2=first.message
+        )
 
     def select(revision: str) -> frozenset[str]:
         now, _ = load_known(directory, target=target, variables=variables)

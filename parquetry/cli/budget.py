@@ -64,8 +64,10 @@ class CommandBudget:
             return cls(**{name: kinds[name](value) for name, _, value in given})
         except (KeyError, ValueError) as error:
             raise UsageError(
-                f"{VARIABLE} is {text!r}; write seconds=NUMBER, memory=SIZE and read=SIZE, or some of them, "
-                "with commas between, such as seconds=900,memory=8GiB"
+                "{variable} is {text!r}; write seconds=NUMBER, memory=SIZE and read=SIZE, or some of "
+                "them, with commas between, such as seconds=900,memory=8GiB",
+                variable=VARIABLE,
+                text=text,
             ) from error
 
 

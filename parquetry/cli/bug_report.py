@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from parquetry.message import Message
 from parquetry.runtime.redaction import without_secrets
 from parquetry.text import shell
 from parquetry.text.secret_names import MASK
@@ -77,11 +78,13 @@ def _version(package: str) -> str:
         return "none"
 
 
-def report_bug(bug: BaseException) -> str:
+def report_bug(bug: BaseException) -> Message:
     """Write a report of the bug, and return a message with the kind of bug and the path of the report."""
     path = write_report(bug, arguments=sys.argv[1:], environment=os.environ)
     first = masked((str(bug) or "no message").splitlines()[0], os.environ)
-    return (
-        f"a bug of parquetry ({type(bug).__name__}: {first}); please report it with the versions and the "
-        f"traceback in {path}"
+    return Message(
+        "a bug of parquetry ({kind}: {text}); please report it with the versions and the traceback in {file}",
+        kind=type(bug).__name__,
+        text=first,
+        file=path,
     )

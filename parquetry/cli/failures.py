@@ -16,6 +16,7 @@ import click
 from parquetry.cli.terminal.messages import requested_format, write_message
 from parquetry.cli.terminal.styles import printable
 from parquetry.errors import ParquetryError
+from parquetry.message import Message, in_full
 from parquetry.runtime.spark_log import close_log, current_log
 
 _REMEDIES = {
@@ -96,10 +97,15 @@ def _is_directory_removed() -> bool:
     return False
 
 
-def _disk_message(error: OSError) -> str:
+def _disk_message(error: OSError) -> Message:
     """Return the message for an error that no program can prevent, such as a full or read-only disk."""
     place = "the result" if error.filename is None else os.fspath(error.filename)
-    return f"{place} cannot be written or read: {error.strerror}; {_REMEDIES[error.errno or 0]}"
+    return Message(
+        "{place} cannot be written or read: {strerror}; {remedies}",
+        place=place,
+        strerror=error.strerror,
+        remedies=_REMEDIES[error.errno or 0],
+    )
 
 
 def _stopped(stop: BaseException, log_format: str) -> int:
@@ -138,7 +144,7 @@ def _failed(failure: ParquetryError, log_format: str) -> int:
     for found in failure.diagnostics:
         place = {"file": found.file, "line": found.line, "column": found.column}
         write_message(
-            found.message, log_format=log_format, level=found.severity.word, code=found.code, **place
+            in_full(found.message), log_format=log_format, level=found.severity.word, code=found.code, **place
         )
     return failure.exit_code
 

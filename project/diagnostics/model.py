@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Final
 
-from parquetry.message import joined
+from parquetry.message import Message, Text, in_full
 from parquetry.project.diagnostics.codes import CODES
 from parquetry.project.diagnostics.source import SQL_KEY, START, SourceText, Span
 from parquetry.text.printable import one_line, visible
@@ -39,7 +39,7 @@ class Severity(IntEnum):
 class Problem(Exception):  # noqa: N818 - becomes a diagnostic, never leaves the package
     """An error in a text whose position is not known here: code, summary and hint of a later diagnostic."""
 
-    def __init__(self, code: str, summary: str, hint: str | None = None) -> None:
+    def __init__(self, code: str, summary: Text, hint: Text | None = None) -> None:
         super().__init__(summary)
         self.code = code
         self.summary = summary
@@ -57,10 +57,10 @@ class Diagnostic:
 
     code: str
     severity: Severity
-    summary: str
+    summary: Text
     file: str
     span: Span
-    hint: str | None
+    hint: Text | None
     snippet: tuple[tuple[int, str], ...]
     table: str | None = field(default=None, compare=False)
 
@@ -75,9 +75,11 @@ class Diagnostic:
         return self.span.start.column
 
     @property
-    def message(self) -> str:
+    def message(self) -> Text:
         """Summary and hint in one line."""
-        return joined("; ", (self.summary, self.hint)) if self.hint else self.summary
+        return (
+            Message("{summary}; {hint}", summary=self.summary, hint=self.hint) if self.hint else self.summary
+        )
 
     @property
     def detail(self) -> str:
@@ -87,11 +89,11 @@ class Diagnostic:
 
 def diagnostic(
     code: str,
-    summary: str,
+    summary: Text,
     *,
     source: SourceText,
     span: Span = START,
-    hint: str | None = None,
+    hint: Text | None = None,
     shows_lines: bool = True,
     table: str | None = None,
 ) -> Diagnostic:
@@ -131,7 +133,9 @@ def diagnostic(
 def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Sort diagnostics by file, position and code, and drop duplicates."""
     return tuple(
-        sorted(set(diagnostics), key=lambda found: (found.file, found.span, found.code, found.summary))
+        sorted(
+            set(diagnostics), key=lambda found: (found.file, found.span, found.code, in_full(found.summary))
+        )
     )
 
 
@@ -232,13 +236,14 @@ def render_github(diagnostics: Sequence[Diagnostic], *, prefix: str = "") -> str
             "endColumn": end.column,
             "title": found.code,
         }
-        lines.append(f"{workflow_command(found.severity.word, properties, found.message)}\n")
+        lines.append(f"{workflow_command(found.severity.word, properties, in_full(found.message))}\n")
     return "".join(lines)
 
 
 def _text_block(found: Diagnostic) -> str:
     mark = "warning: " if found.severity is Severity.WARNING else ""
-    head = f"{one_line(found.file)}:{found.line}:{found.column}: {found.code} {mark}{one_line(found.message)}"
+    place = f"{one_line(found.file)}:{found.line}:{found.column}"
+    head = f"{place}: {found.code} {mark}{one_line(in_full(found.message))}"
     if not found.snippet:
         return head
     width = max(4, len(str(found.snippet[-1][0])) + 1)

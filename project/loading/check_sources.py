@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from parquetry.message import in_full
 from parquetry.project.diagnostics.model import did_you_mean, some
 from parquetry.project.loading.check_settings import check_key
 from parquetry.project.loading.resolve import Resolution, test_entries
@@ -206,8 +207,9 @@ def _checked(
         sql = check(text)
     except SqlProblem as problem:
         found = tuple(lexed(text))
-        hint = problem.hint and _without_values(resolution, problem.hint, found)
-        resolution.report(problem.code, _without_values(resolution, problem.summary, found), path, hint)
+        hint = problem.hint and _without_values(resolution, in_full(problem.hint), found)
+        summary = _without_values(resolution, in_full(problem.summary), found)
+        resolution.report(problem.code, summary, path, hint)
         return Sql(())
     if sql.refusal is not None:
         hint = "correct it if Spark refuses it too: an operator or a comma may be missing"

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from parquetry.message import Message
 from parquetry.project.diagnostics.model import (
     Diagnostic,
     Severity,
@@ -297,7 +298,11 @@ def _resolved_at_targets(
             found.append(entry)
             continue
         names = [name for name, entries in at.items() if entry in entries]
-        summary = f"with the overrides of {_counted('target', names)}: {entry.summary}"
+        summary = Message(
+            "with the overrides of {targets}: {summary}",
+            targets=_counted("target", names),
+            summary=entry.summary,
+        )
         found.append(replace(entry, summary=summary))
     return resolutions
 
@@ -412,7 +417,8 @@ def _of_tables(found: Diagnostic, names: Sequence[str]) -> Diagnostic:
     """Return a diagnostic of a shared file with the names of the tables it is about in its summary."""
     if not names:
         return found
-    return replace(found, summary=f"in {_counted('table', names)}: {found.summary}")
+    summary = Message("in {tables}: {summary}", tables=_counted("table", names), summary=found.summary)
+    return replace(found, summary=summary)
 
 
 def _counted(noun: str, names: Sequence[str]) -> str:

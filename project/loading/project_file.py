@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from parquetry.errors import ParquetryError
-from parquetry.message import joined, phrase
+from parquetry.message import Message, Text, phrase
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, errors, one_of
 from parquetry.project.diagnostics.source import START, Span
 from parquetry.project.loading.resolve import section
@@ -61,7 +61,12 @@ class UndeclaredVariableError(ParquetryError):
     def __init__(self, name: str, declared: Collection[str]) -> None:
         known = one_of("variable", name, declared) if declared else "declare it under vars in parquetry.yml"
         given = phrase("--var (or PARQUETRY_VAR)", called="variables=")
-        super().__init__(given + f" sets {name!r}, which the project does not declare; {known}")
+        super().__init__(
+            "{given} sets {name!r}, which the project does not declare; {known}",
+            given=given,
+            name=name,
+            known=known,
+        )
         self.name = name
 
 
@@ -309,7 +314,7 @@ def _scalars(node: Node | None) -> Mapping[str, Any] | None:
     return declared if all(isinstance(v, (str, int, float, bool)) for v in declared.values()) else None
 
 
-def _as_declared_type(value: Any, declared: Any, what: str, span: Span, report: Callable[..., None]) -> Any:
+def _as_declared_type(value: Any, declared: Any, what: Text, span: Span, report: Callable[..., None]) -> Any:
     """Return a value in the type of the declared one.
 
     A value that cannot be converted is reported, and the declared one is returned.
@@ -318,7 +323,12 @@ def _as_declared_type(value: Any, declared: Any, what: str, span: Span, report: 
     if typed is not None:
         return typed
     kind = {bool: "true or false", int: "a whole number", float: "a number"}.get(type(declared), "a text")
-    report("PQ207", joined("", (what, f" {kind}, not {value!r}")), span, "give it such a value")
+    report(
+        "PQ207",
+        Message("{what} {kind}, not {value!r}", what=what, kind=kind, value=value),
+        span,
+        "give it such a value",
+    )
     return declared
 
 
@@ -372,9 +382,11 @@ def _choose_target(
             "PQ305",
             "no target was chosen and there are several",
             span,
-            f"{_listed(targets)}; "
-            + phrase("give --target", called="give target=")
-            + ", or set default_target",
+            Message(
+                "{listed}; {option}, or set default_target",
+                listed=_listed(targets),
+                option=phrase("give --target", called="give target="),
+            ),
         )
     return targets[0]
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from parquetry.message import Text
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, one_of
 from parquetry.project.diagnostics.source import Span
 from parquetry.project.model import settings
@@ -64,9 +65,9 @@ class Resolution:
     def report(
         self,
         code: str,
-        summary: str,
+        summary: Text,
         path: str,
-        hint: str | None = None,
+        hint: Text | None = None,
         *,
         at_key: bool = False,
         shows_lines: bool = True,
@@ -99,7 +100,7 @@ class Resolution:
             )
         )
 
-    def report_at(self, code: str, summary: str, node: Node, hint: str | None) -> None:
+    def report_at(self, code: str, summary: Text, node: Node, hint: Text | None) -> None:
         """Add a diagnostic at a node of the table's own file."""
         self.found.append(diagnostic(code, summary, source=self.file.source, span=node.span, hint=hint))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from parquetry.message import in_full
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.model import settings
 from parquetry.project.model.locations import LocationProblem, is_relative, joined
@@ -103,12 +104,13 @@ def _schema(path: str, read: Read) -> Any:
     """Return the JSON of an Avro schema file; raise AvroSchemaError if it cannot be read or is invalid."""
     data = read(path)
     if isinstance(data, Diagnostic):
-        raise AvroSchemaError(data.summary.partition("' ")[2])
+        raise AvroSchemaError(in_full(data.summary).partition("' ")[2])
     # JSON is YAML, so the size limits and the check for duplicate keys apply to schemas too.
     document = parse(path, data)
     if document.root is None or document.diagnostics:
         first = document.diagnostics[0]
-        raise AvroSchemaError(f"line {first.line}: {first.summary.replace('not YAML', 'not JSON', 1)}")
+        summary = in_full(first.summary).replace("not YAML", "not JSON", 1)
+        raise AvroSchemaError(f"line {first.line}: {summary}")
     for key_path, text, _ in all_texts(document.root.value, ()):
         what = {"name": "name", "doc": "description"}.get(str(key_path[-1:] and key_path[-1]))
         if what and (wrong := refused_character(text, (what,))):

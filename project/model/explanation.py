@@ -83,7 +83,12 @@ def explain_table(table: ResolvedTable, path: str = "") -> Explanation:
     )
     key = _key(inlined(Kind.TABLE), steps)
     if not below and (key is None or "[]" in key[1]):
-        raise UnknownSettingError(f"table {table.name} has no setting '{path}'; {_hint(table, steps)}")
+        raise UnknownSettingError(
+            "table {table} has no setting '{path}'; {hint}",
+            table=table.name,
+            path=path,
+            hint=_hint(table, steps),
+        )
     return Explanation(
         table=table,
         path=dotted,

@@ -70,7 +70,9 @@ def _union(
         matches = frozenset.intersection(*(_matches(tables, term, selector, methods, root) for term in terms))
         if not matches and not any(term.partition(":")[0] in methods for term in terms):
             message = f"selector {selector!r} matches no table: no table matches all of its terms"
-            raise SelectionError(f"{message}; repeat the option for tables that match any of them")
+            raise SelectionError(
+                "{message}; repeat the option for tables that match any of them", message=message
+            )
         found |= matches
     return found
 
@@ -81,12 +83,20 @@ def _check_terms(selector: str, terms: Sequence[str], methods: Mapping[str, Meth
     for term in terms:
         method, colon, value = term.partition(":")
         if colon and not value and method in forms:
-            message = f"selector {selector!r} has nothing after '{term}'; write {forms[method]}"
-            raise SelectionError(message)
+            raise SelectionError(
+                "selector {selector!r} has nothing after '{term}'; write {forms}",
+                selector=selector,
+                term=term,
+                forms=forms[method],
+            )
         if not term or term == ":":
             *most, last = ("a name", "a glob", *forms.values())
-            message = f"selector {selector!r} has an empty term; write {', '.join(most)} or {last}"
-            raise SelectionError(message)
+            raise SelectionError(
+                "selector {selector!r} has an empty term; write {most} or {last}",
+                selector=selector,
+                most=[*most],
+                last=str(last),
+            )
 
 
 def _matches(
@@ -115,8 +125,12 @@ def _matches(
     if method not in methods:
         offered = sorted({"tag", "path", *methods})
         hint = did_you_mean(method, offered) or f"methods are {', '.join(offered)}"
-        message = f"selector {selector!r} has the unknown method {method!r}; {hint}"
-        raise SelectionError(message)
+        raise SelectionError(
+            "selector {selector!r} has the unknown method {method!r}; {hint}",
+            selector=selector,
+            method=method,
+            hint=hint,
+        )
     return methods[method](value)
 
 
@@ -127,7 +141,7 @@ def _require_match(term: str, noun: str, known: Iterable[str], found: frozenset[
     hint = one_of(noun, term.partition(":")[2] or term, known)
     is_name = noun == "table" and not any(sign in term for sign in "*?[")
     what = f"there is no table {term!r}" if is_name else f"selector {term!r} matches no table"
-    raise SelectionError(f"{what}; {hint}")
+    raise SelectionError("{what}; {hint}", what=what, hint=hint)
 
 
 def _relative_to_project(path: str, root: Path | None) -> str:

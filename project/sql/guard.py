@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from parquetry.message import Text
 from parquetry.project.diagnostics.model import Problem
 from parquetry.project.sql.checked import Sql
 from parquetry.project.sql.relations import stray_relation
@@ -43,8 +44,8 @@ class _Finding:
     """The fields of a :class:`SqlProblem`, for the cache."""
 
     code: str
-    summary: str
-    hint: str | None
+    summary: Text
+    hint: Text | None
 
 
 def tokens(text: str, *, line_comments: bool = True) -> list[Token]:

@@ -90,7 +90,9 @@ def write_schemas(directory: Path, schemas: Mapping[str, Any]) -> tuple[Path, ..
             written.append(ConfinedFolder(directory).write(f"{name}.json", text))
     except OSError as error:
         raise UnwritableError(
-            f"{error.filename or directory} cannot be written: {error.strerror}; name another directory"
+            "{filename} cannot be written: {strerror}; name another directory",
+            filename=error.filename or directory,
+            strerror=error.strerror,
         ) from error
     return tuple(written)
 

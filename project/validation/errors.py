@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from parquetry.message import Text
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.diagnostics.source import SourceText, Span
 from parquetry.project.validation.acceptance import accepts
@@ -74,9 +75,9 @@ class _Message:
     """A diagnostic without its position, which is the key or the value at ``path``."""
 
     code: str
-    summary: str
+    summary: Text
     path: Path
-    hint: str | None = None
+    hint: Text | None = None
     at_key: bool = False
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
 from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.spec.codec import digest_of
@@ -50,8 +50,11 @@ def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
         check_owner(handle.store.uri, owner, project=handle.project, applied=handle.applied)
     elif handle.project not in (None, NO_PROJECT):
         raise UnsupportedTableError(
-            f"{handle.store.uri} belongs to project {handle.project!r}; adopt it from that project, or, if "
-            f"that project no longer uses it, delete {handle.store.uri}/{SIDECAR_FOLDER} and adopt it again"
+            "{table} belongs to project {project!r}; adopt it from that project, or, if that project "
+            "no longer uses it, delete {table}/{sidecar_folder} and adopt it again",
+            table=handle.store.uri,
+            project=handle.project,
+            sidecar_folder=SIDECAR_FOLDER,
         )
     check_writable(handle, handle.timeline(), handle.store.now_ms())
     _check_partition_paths(handle)
@@ -148,8 +151,9 @@ def _put_identity(store: ObjectStore, project: str) -> None:
     winner = read_identity(store) if outcome is PutOutcome.LOST else identity
     if winner is None or winner.project != project:
         raise StalePlanError(
-            f"project {winner.project if winner else '?'!r} has adopted {store.uri} at the same moment; "
-            "adopt it from that project"
+            "project {detail!r} has adopted {table} at the same moment; adopt it from that project",
+            detail=winner.project if winner else "?",
+            table=store.uri,
         )
 
 
@@ -165,8 +169,12 @@ def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
     for name, value in stored.items():
         if getattr(spec, name) != value:
             raise InvalidDataError(
-                f"{handle.store.uri}: the table's {name} is {value!r}, but the spec declares "
-                f"{getattr(spec, name)!r}; declare the value of the table"
+                "{table}: the table's {name} is {value!r}, but the spec declares {getattr!r}; declare "
+                "the value of the table",
+                table=handle.store.uri,
+                name=name,
+                value=value,
+                getattr=getattr(spec, name),
             )
 
 
@@ -192,13 +200,12 @@ def _check_partition_paths(handle: TableHandle) -> None:
             continue
         if expected != partition:
             raise UnsupportedTableError(
-                Message(
-                    f"{handle.store.uri}: a row of partition ",
-                    Value.partition(partition),
-                    " would be written to ",
-                    Value.partition(expected),
-                    f", so {config.key_generator_class or 'the table'} does not name its folders by the "
-                    f"values of {', '.join(config.partition_by)}; rewrite the table, partitioned by a column "
-                    "that contains the names of the folders",
-                )
+                "{table}: a row of partition {partition} would be written to {partition2}, so "
+                "{key_generator_class} does not name its folders by the values of {partition_by}; "
+                "rewrite the table, partitioned by a column that contains the names of the folders",
+                table=handle.store.uri,
+                partition=Value.partition(partition),
+                partition2=Value.partition(expected),
+                key_generator_class=config.key_generator_class or "the table",
+                partition_by=[*config.partition_by],
             )

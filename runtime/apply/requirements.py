@@ -56,7 +56,7 @@ def check_requirements(
             raise unexpected_table_error(store, plan_id=plan_id)
         return
     if raw is None:
-        raise StalePlanError(f"{store.uri}: a table was expected, but none exists; plan again")
+        raise StalePlanError("{table}: a table was expected, but none exists; plan again", table=store.uri)
     _check_applied(store, requirements, owner, plan_id, settings)
     _check_format(store, requirements, raw)
     if requirements.no_pending_clustering:
@@ -73,8 +73,10 @@ def unexpected_table_error(store: ObjectStore, *, plan_id: str | None) -> StaleP
         return _plan_used_error(store, applied.ref)
     owner = f" of project {identity.project}" if identity else ""
     return StalePlanError(
-        f"{store.uri}: no table was expected, but a table{owner}"
-        f"{_origin_text(applied.ref) if applied else ''} already exists; plan again"
+        "{table}: no table was expected, but a table{owner}{detail} already exists; plan again",
+        table=store.uri,
+        owner=owner,
+        detail=_origin_text(applied.ref) if applied else "",
     )
 
 
@@ -94,8 +96,11 @@ def _check_applied(
     table_id = identity.table_id if identity else None
     if requirements.table_id is not None and table_id != requirements.table_id:
         raise StalePlanError(
-            f"{store.uri}: the table id is {table_id}, but {requirements.table_id} was expected: the table "
-            "was replaced; plan (or compile) again"
+            "{table}: the table id is {table_id}, but {table_id2} was expected: the table was "
+            "replaced; plan (or compile) again",
+            table=store.uri,
+            table_id=table_id,
+            table_id2=requirements.table_id,
         )
     if settings is not None:
         check_settings(settings, applied.ref.settings if applied else None, place=store.uri)
@@ -109,13 +114,20 @@ def _check_applied(
     difference = "its spec differs from the expected one"
     if requirements.applied_number not in (None, number):
         difference = f"record {requirements.applied_number} was expected"
-    raise StalePlanError(f"{store.uri}: {state}, but {difference}; plan (or compile) again")
+    raise StalePlanError(
+        "{table}: {state}, but {difference}; plan (or compile) again",
+        table=store.uri,
+        state=state,
+        difference=difference,
+    )
 
 
 def _plan_used_error(store: ObjectStore, applied: AppliedRef) -> StalePlanError:
     """Return the error for a plan that was already used."""
     return StalePlanError(
-        f"{store.uri}: this plan has already been applied, as record {applied.number}; plan again"
+        "{table}: this plan has already been applied, as record {number}; plan again",
+        table=store.uri,
+        number=applied.number,
     )
 
 
@@ -130,13 +142,20 @@ def _check_format(store: ObjectStore, requirements: Requirements, raw: Mapping[s
     version = raw.get(_VERSION_KEY)
     if requirements.table_version is not None and version != str(requirements.table_version):
         raise StalePlanError(
-            f"{store.uri}: {_VERSION_KEY} is {version}, but {requirements.table_version} was expected: Hudi "
-            "has upgraded the table; downgrade it with Hudi, then plan again"
+            "{table}: {version_key} is {version}, but {table_version} was expected: Hudi has upgraded "
+            "the table; downgrade it with Hudi, then plan again",
+            table=store.uri,
+            version_key=_VERSION_KEY,
+            version=version,
+            table_version=requirements.table_version,
         )
     if requirements.no_metadata_table and (partitions := raw.get(_METADATA_KEY)):
         raise StalePlanError(
-            f"{store.uri}: {_METADATA_KEY} is {partitions}, but was empty: a Hudi writer has created a "
-            "metadata table; write once with Hudi and hoodie.metadata.enable=false, then plan again"
+            "{table}: {metadata_key} is {partitions}, but was empty: a Hudi writer has created a "
+            "metadata table; write once with Hudi and hoodie.metadata.enable=false, then plan again",
+            table=store.uri,
+            metadata_key=_METADATA_KEY,
+            partitions=partitions,
         )
 
 
@@ -145,8 +164,10 @@ def _check_no_clustering(store: ObjectStore) -> None:
     pending = [time for time in Timeline.load(store).pending_clusterings if read_claim(store, time)]
     if pending:
         raise StalePlanError(
-            f"{store.uri}: the clustering {min(pending)} is pending, but none was expected; wait until it "
-            "ends, then plan again"
+            "{table}: the clustering {min} is pending, but none was expected; wait until it ends, then "
+            "plan again",
+            table=store.uri,
+            min=min(pending),
         )
 
 
@@ -160,8 +181,10 @@ def _properties(store: ObjectStore) -> Mapping[str, str] | None:
 def _check_installed(requirements: Requirements) -> None:
     if requirements.minimum_parquetry and _numbers(VERSION) < _numbers(requirements.minimum_parquetry):
         raise StalePlanError(
-            f"parquetry {requirements.minimum_parquetry} or newer is required, but {VERSION} is installed; "
-            "upgrade parquetry"
+            "parquetry {minimum_parquetry} or newer is required, but {version} is installed; upgrade "
+            "parquetry",
+            minimum_parquetry=requirements.minimum_parquetry,
+            version=VERSION,
         )
 
 

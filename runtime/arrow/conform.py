@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.message import Message
+from parquetry.message import Field
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.quoting import quoted_library_text
 
@@ -21,7 +21,7 @@ class Conformer:
     which arrives as a dictionary of the wanted type stays one. ``place`` names the data in errors.
     """
 
-    def __init__(self, source: pa.Schema, wanted: pa.Schema, *, place: str) -> None:
+    def __init__(self, source: pa.Schema, wanted: pa.Schema, *, place: Field) -> None:
         self.source = source
         self._place = place
         self._indices = [source.get_field_index(field.name) for field in wanted]
@@ -32,10 +32,9 @@ class Conformer:
         ]
         if missing:
             raise InvalidDataError(
-                Message(
-                    place,
-                    f": the required column {missing[0]!r} is missing or duplicated; supply it once",
-                )
+                "{place}: the required column {missing!r} is missing or duplicated; supply it once",
+                place=place,
+                missing=missing[0],
             )
         self.schema = pa.schema(
             [
@@ -72,12 +71,13 @@ class Conformer:
             return conform(array, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidDataError(
-                Message(
-                    self._place,
-                    f": column {field.name!r} of type {array.type} cannot be stored as {field.type}: ",
-                    quoted_library_text(str(error)),
-                    "; declare a type that holds its values",
-                )
+                "{place}: column {field!r} of type {type} cannot be stored as {type2}: {reason}; "
+                "declare a type that holds its values",
+                place=self._place,
+                field=field.name,
+                type=array.type,
+                type2=field.type,
+                reason=quoted_library_text(str(error)),
             ) from error
 
 

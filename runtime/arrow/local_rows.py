@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.schema import arrow_type, columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
 from parquetry.runtime.quoting import quoted_library_text
@@ -123,9 +123,13 @@ def _check_names(names: Sequence[Any]) -> None:
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or not name:
-            raise InvalidDataError(f"the rows have a column called {name!r}; give it a text as its name")
+            raise InvalidDataError(
+                "the rows have a column called {name!r}; give it a text as its name", name=name
+            )
         if name.lower() in seen:
-            raise InvalidDataError(f"the rows have two columns {name!r}; rename or drop one of them")
+            raise InvalidDataError(
+                "the rows have two columns {name!r}; rename or drop one of them", name=name
+            )
         seen.add(name.lower())
     if not names:
         raise InvalidDataError("the rows have no columns; give them those of the table")
@@ -178,11 +182,11 @@ def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Arr
             pass
         reason = quoted_library_text(" ".join(str(error).split()))
         raise InvalidDataError(
-            Message(
-                f"column {name!r} has values that are not of one type, and the table's is {kind}: ",
-                reason,
-                "; convert them before writing",
-            )
+            "column {name!r} has values that are not of one type, and the table's is {kind}: {reason}; "
+            "convert them before writing",
+            name=name,
+            kind=str(kind),
+            reason=reason,
         ) from error
     if values.dtype == object and _has_times(found.type):
         for value in values:
@@ -209,9 +213,10 @@ def _check_times(value: Any, found: pa.DataType, name: str) -> None:
         if is_cut or (isinstance(value, pd.Timestamp) and value.nanosecond):
             what = "dates and times" if is_cut else "a time with nanoseconds, and a table keeps microseconds"
             raise InvalidDataError(
-                Message(
-                    f"column {name!r} has {what}: ", Value.quote(str(value)), "; convert it before writing"
-                )
+                "column {name!r} has {what}: {words}; convert it before writing",
+                name=name,
+                what=what,
+                words=Value.quote(str(value)),
             )
 
 
@@ -337,7 +342,9 @@ def _map(array: pa.Array, inner: ColumnType, place: str) -> pa.Array:
         keys = convert(entries.field("key"), Primitive(name="string"), f"{place}.key")
         values = convert(entries.field("value"), inner, f"{place}.value")
     if keys.null_count:
-        raise InvalidDataError(f"column {place!r} has a map with a null as a key; leave that entry out")
+        raise InvalidDataError(
+            "column {place!r} has a map with a null as a key; leave that entry out", place=place
+        )
     if not array.null_count:
         return pa.MapArray.from_arrays(offsets, keys, values)
     starts = pc.if_else(pc.is_null(array), pa.scalar(None, pa.int32()), offsets[:-1])
@@ -350,7 +357,9 @@ def _struct(array: pa.StructArray, fields: Sequence[StructField], kind: ColumnTy
         name = array.type.field(index).name
         if name.lower() in given:
             raise InvalidDataError(
-                f"the rows have two columns {place + '.' + name!r}; rename or drop one of them"
+                "the rows have two columns '{place}.{name}'; rename or drop one of them",
+                place=place,
+                name=name,
             )
         given[name.lower()] = index
     wanted = {field.name.lower() for field in fields}
@@ -358,8 +367,11 @@ def _struct(array: pa.StructArray, fields: Sequence[StructField], kind: ColumnTy
         if name not in wanted:
             extra = f"{place}.{array.type.field(index).name}"
             raise InvalidDataError(
-                f"column {extra!r} is not in the table, which has {place}: {kind}; add it to the table's "
-                "columns and apply, or leave it out of the rows"
+                "column {extra!r} is not in the table, which has {place}: {kind}; add it to the "
+                "table's columns and apply, or leave it out of the rows",
+                extra=extra,
+                place=place,
+                kind=str(kind),
             )
     members = array.flatten()
     children = []
@@ -367,7 +379,9 @@ def _struct(array: pa.StructArray, fields: Sequence[StructField], kind: ColumnTy
         at = given.get(field.name.lower())
         if at is None and not field.nullable:
             raise InvalidDataError(
-                f"column {place + '.' + field.name!r} is missing from the rows and may not be null; give it"
+                "column '{place}.{field}' is missing from the rows and may not be null; give it",
+                place=place,
+                field=field.name,
             )
         children.append(
             pa.nulls(len(array), _target(field.type))
@@ -389,12 +403,12 @@ def _convert_leaf(array: pa.Array, kind: Primitive | Decimal, place: str) -> pa.
     except pa.ArrowException as error:
         reason = quoted_library_text(" ".join(str(error).split()))
         raise InvalidDataError(
-            Message(
-                f"column {place!r} is {found} in the rows and {kind} in the table, which cannot hold every "
-                "value: ",
-                reason,
-                "; round or convert the column before writing, or declare a wider type",
-            )
+            "column {place!r} is {found} in the rows and {kind} in the table, which cannot hold every "
+            "value: {reason}; round or convert the column before writing, or declare a wider type",
+            place=place,
+            found=found,
+            kind=str(kind),
+            reason=reason,
         ) from error
 
 
@@ -486,5 +500,8 @@ def _target(kind: ColumnType) -> pa.DataType:
 
 def _type_error(found: pa.DataType, kind: ColumnType, place: str) -> InvalidDataError:
     return InvalidDataError(
-        f"column {place!r} is {found} in the rows and {kind} in the table; convert it before writing"
+        "column {place!r} is {found} in the rows and {kind} in the table; convert it before writing",
+        place=place,
+        found=found,
+        kind=str(kind),
     )

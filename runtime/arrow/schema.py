@@ -113,8 +113,10 @@ def _column_type(arrow: pa.DataType, place: str) -> ColumnType:
         )
         return Struct(fields=tuple(fields))
     raise UnsupportedTableError(
-        f"column {place!r} has the parquet type {arrow}, which Spark cannot read; rewrite the table "
-        "without it"
+        "column {place!r} has the parquet type {arrow}, which Spark cannot read; rewrite the table "
+        "without it",
+        place=place,
+        arrow=arrow,
     )
 
 

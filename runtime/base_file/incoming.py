@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.message import Message
+from parquetry.message import Field
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION
@@ -48,7 +48,7 @@ class IncomingRows:
     2^64) count the rows that were taken from the iterator so far.
     """
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, place: str) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, place: Field) -> None:
         self._batches = iter(batches)
         self._wanted = incoming_schema(schema)
         self._place = place
@@ -140,11 +140,10 @@ class IncomingRows:
         rows = self._conformer(batch)
         if rows.column(0).null_count:
             raise InvalidDataError(
-                Message(
-                    self._place,
-                    f": {rows.column(0).null_count} rows have no record key; "
-                    "drop them or give every part of the key a value",
-                )
+                "{place}: {null_count} rows have no record key; drop them or give every part of the "
+                "key a value",
+                place=self._place,
+                null_count=rows.column(0).null_count,
             )
         positions: RowPositions = rows.column(1).fill_null(NO_POSITION).to_numpy()
         known = positions[positions != NO_POSITION]

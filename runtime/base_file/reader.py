@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.message import Message, Value
+from parquetry.message import Field, Value
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
@@ -50,7 +50,7 @@ class RowGroupRange:
 class _NamedFile:
     """A file from which row groups are copied; errors name it."""
 
-    def __init__(self, content: pa.NativeFile, place: str) -> None:
+    def __init__(self, content: pa.NativeFile, place: Field) -> None:
         self._content = content
         self._place = place
 
@@ -88,7 +88,7 @@ class BaseFileReader:
         conformer: Conformer,
         dictionaries: frozenset[str],
         batch_bytes: int,
-        place: str,
+        place: Field,
     ) -> None:
         self._content = content
         self._file = file
@@ -229,7 +229,7 @@ def open_base_file(
         CorruptTableError: If it is not a complete parquet file.
         KeyUnavailableError: If it is encrypted and its key is not available here.
     """
-    place = Message(Value.uri(f"{store.uri}/{base.path}"))
+    place = Value.uri(f"{store.uri}/{base.path}")
     try:
         content = store.open_input(base.path)
     except NotFoundError as error:
@@ -261,7 +261,7 @@ def open_base_file(
 
 
 @contextmanager
-def reading(place: str) -> Iterator[None]:
+def reading(place: Field) -> Iterator[None]:
     """Convert errors of reading a parquet file to errors that name the file and a remedy.
 
     Raises:
@@ -278,24 +278,24 @@ def reading(place: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise StorageError(
-                Message("cannot read ", place, f": {error.strerror}; check the disk, then run again")
+                "cannot read {place}: {strerror}; check the disk, then run again",
+                place=place,
+                strerror=error.strerror,
             ) from error
         raise _corrupt(place, error) from error
 
 
-def _removed_error(place: str) -> RetryWrite:
-    return RetryWrite(Message(place, " was removed by a clean while it was read"))
+def _removed_error(place: Field) -> RetryWrite:
+    return RetryWrite("{place} was removed by a clean while it was read", place=place)
 
 
-def _corrupt(place: str, error: Exception) -> CorruptTableError:
+def _corrupt(place: Field, error: Exception) -> CorruptTableError:
     reason = str(error).splitlines()[0].rstrip(".")
     return CorruptTableError(
-        Message(
-            place,
-            " is not a whole parquet file (",
-            quoted_library_text(reason),
-            "); restore the table to a savepoint before it was written, or put the file back from a backup",
-        )
+        "{place} is not a whole parquet file ({reason}); restore the table to a savepoint before it "
+        "was written, or put the file back from a backup",
+        place=place,
+        reason=quoted_library_text(reason),
     )
 
 

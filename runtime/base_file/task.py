@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Message, Value
+from parquetry.message import Field, Message, Value
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.bucket import BucketWriter
 from parquetry.runtime.base_file.incoming import NO_POSITION, IncomingRows
@@ -53,9 +53,11 @@ def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.Rec
         CorruptTableError: If the base file is damaged.
         InvalidDataError: If the schema does not allow a row.
     """
-    place: str = f"rows for {context.store.uri}"
+    place: Field = f"rows for {context.store.uri}"
     if bucket.partition:
-        place = Message(place, ", partition ", Value.partition(bucket.partition))
+        place = Message(
+            "{place}, partition {partition}", place=place, partition=Value.partition(bucket.partition)
+        )
     incoming = IncomingRows(batches, context.schema, place=place)
     merger = Merger(stamper=RowStamper(context.instant, bucket.index), ordering=context.ordering)
     files = (
@@ -103,11 +105,10 @@ def _merged(
             _merge_group(context, reader, group, incoming, merger=merger, writer=writer)
         if incoming.has_rows_below(NO_POSITION):
             raise CorruptTableError(
-                Message(
-                    reader.place,
-                    f" has {reader.rows} rows, but the write changes a row after them: another file has "
-                    "replaced it; restore the file from a backup, or the table to a savepoint",
-                )
+                "{place} has {rows} rows, but the write changes a row after them: another file has "
+                "replaced it; restore the file from a backup, or the table to a savepoint",
+                place=reader.place,
+                rows=reader.rows,
             )
         for rows in merger.inserted(incoming, reader.schema):
             writer.append(rows)

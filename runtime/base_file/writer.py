@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.columns import parquet_column_numbers, parquet_columns
 from parquetry.runtime.base_file.encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.base_file.encrypted import EncryptedFile
@@ -294,12 +294,9 @@ class BaseFileWriter:
             return self._encoder.encode(rows)
         except pa.ArrowInvalid as error:
             raise InvalidDataError(
-                Message(
-                    Value.uri(f"{self._context.store.uri}/{self.name.path}"),
-                    ": ",
-                    quoted_library_text(str(error)),
-                    "; supply a value in every row, or declare the column nullable",
-                )
+                "{uri}: {reason}; supply a value in every row, or declare the column nullable",
+                uri=Value.uri(f"{self._context.store.uri}/{self.name.path}"),
+                reason=quoted_library_text(str(error)),
             ) from error
 
     def _count(self, origins: npt.NDArray[np.int8]) -> None:
@@ -338,16 +335,18 @@ class BaseFileWriter:
         # In this order: the note of abandoned buckets is deleted after the in-flight file.
         if context.guard.is_abandoned(context.store, self._bucket.index):
             raise ConflictError(
-                Message(
-                    f"{context.store.uri}: clustering {context.instant} gave up files of partition ",
-                    Value.partition(self._bucket.partition),
-                    ", which another writer changes; the next clustering includes them",
-                )
+                "{table}: clustering {instant} gave up files of partition {partition}, which another "
+                "writer changes; the next clustering includes them",
+                table=context.store.uri,
+                instant=context.instant,
+                partition=Value.partition(self._bucket.partition),
             )
         if not context.guard.is_pending(context.store):
             raise ConflictError(
-                f"{context.store.uri}: the write of instant {context.instant} has been rolled back by "
-                "another writer; run it again"
+                "{table}: the write of instant {instant} has been rolled back by another writer; run "
+                "it again",
+                table=context.store.uri,
+                instant=context.instant,
             )
 
 

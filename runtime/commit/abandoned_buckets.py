@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from parquetry.errors import message_of
 from parquetry.message import run
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
@@ -58,6 +59,10 @@ def _read(store: ObjectStore, path: str) -> dict[str, str]:
         return {str(number): str(partition) for number, partition in parsed_json(content).items()}
     except (ValueError, AttributeError) as error:
         raise CorruptTableError(
-            f"{store.uri}/{path}: the note of abandoned buckets cannot be read: {error}; remove the file "
-            "and " + run("service", "clean", "TABLE")
+            "{table}/{path}: the note of abandoned buckets cannot be read: {error}; remove the file "
+            "and {command}",
+            table=store.uri,
+            path=path,
+            error=message_of(error),
+            command=run("service", "clean", "TABLE"),
         ) from error

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.errors import message_of
-from parquetry.message import joined
+from parquetry.message import Message
 from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import (
     CorruptTableError,
@@ -73,8 +73,10 @@ class Claim:
             return from_json_value(cls, parsed_json(content), place="claim")
         except (ValueError, InvalidDataError) as error:
             raise CorruptTableError(
-                f"{uri}: the file does not contain a claim of a writer ({error!r}); if no parquetry writes "
-                "to this table, remove the file"
+                "{uri}: the file does not contain a claim of a writer ({error!r}); if no parquetry "
+                "writes to this table, remove the file",
+                uri=uri,
+                error=message_of(error),
             ) from error
 
 
@@ -142,8 +144,11 @@ def _reached_instant(store: ObjectStore, after: str | None, zone: Timezone, timi
             return instant
         if ahead_ms > timing.clock_skew_seconds * 1000:
             raise UnsupportedTableError(
-                f"{store.uri}: instant {after} lies {ahead_ms / 1000:.0f} s ahead of the store's clock; "
-                "correct the clocks of the writers, and wait until that time has passed"
+                "{table}: instant {after} lies {ahead_ms:.0f} s ahead of the store's clock; correct "
+                "the clocks of the writers, and wait until that time has passed",
+                table=store.uri,
+                after=after,
+                ahead_ms=ahead_ms / 1000,
             )
         timing.sleep(ahead_ms / 1000)
 
@@ -228,7 +233,7 @@ class Session:
         """The claimed instant."""
         return self.claim.instant
 
-    def acknowledge(self) -> tuple[str, ...]:
+    def acknowledge(self) -> tuple[Message, ...]:
         """Remove heartbeat and claim, because the instant is completed or was never used.
 
         Returns:
@@ -238,7 +243,7 @@ class Session:
         """
         return self.withdraw() or _delete(self.store, claim_path(self.instant))
 
-    def withdraw(self) -> tuple[str, ...]:
+    def withdraw(self) -> tuple[Message, ...]:
         """Remove the heartbeat. The claim stays, and shows that the instant was rolled back.
 
         Returns:
@@ -249,13 +254,13 @@ class Session:
         return _delete(self.store, heartbeat_path(self.instant))
 
 
-def _delete(store: ObjectStore, path: str) -> tuple[str, ...]:
+def _delete(store: ObjectStore, path: str) -> tuple[Message, ...]:
     """Delete the file; return a message if that fails."""
     try:
         store.delete(path)
     except LATE_FAILURES as error:
         _LOG.warning("%s/%s is left behind for the next clean: %s", store.uri, path, error)
-        return (joined("", (f"{path} is left behind: ", message_of(error))),)
+        return (Message("{path} is left behind: {reason}", path=path, reason=message_of(error)),)
     return ()
 
 

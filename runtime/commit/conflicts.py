@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from parquetry.message import Message, Value
+from parquetry.message import Message, Text, Value
 from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.codec import parsed_json
@@ -36,7 +36,7 @@ class Conflict:
     """The reason why a write cannot be published as it is, and the consequence."""
 
     verdict: Verdict
-    reason: str
+    reason: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,11 +179,16 @@ def _both_overwrite(mine: WriteEffects, theirs: WriteEffects) -> bool:
 
 def _retry_reason(
     mine: WriteEffects, theirs: WriteEffects, footprint: Footprint, schema_before: str | None
-) -> str | None:
+) -> Text | None:
     who = f"{theirs.instant} ({theirs.operation})"
     if common := mine.touched & theirs.touched:
         partition, file_id = min(common)
-        return Message(f"{who} has changed file group {file_id} of partition ", Value.partition(partition))
+        return Message(
+            "{who} has changed file group {file_id} of partition {partition}",
+            who=who,
+            file_id=file_id,
+            partition=Value.partition(partition),
+        )
     if theirs.overwrites_table or not mine.partitions.isdisjoint(theirs.overwritten):
         return f"{who} has overwritten a partition that this write changes"
     if theirs.inserted and (mine.overwrites_table or not mine.overwritten.isdisjoint(theirs.inserted)):

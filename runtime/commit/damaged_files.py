@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from parquetry.message import Message, Value, command, joined
+from parquetry.message import Message, Text, Value, command, joined
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.parallel import map_each
@@ -102,32 +102,36 @@ def damaged_as_of(
 def damage_warnings(
     handle: TableHandle,
     found: Sequence[DamagedFile] | None = None,
-) -> tuple[str, ...]:
+) -> tuple[Text, ...]:
     """Return one warning per damaged file, with at most ten files named."""
     found = damaged_files(handle) if found is None else found
-    texts: list[str] = [_damage_message(handle.store.uri, file) for file in found[:_NAMED]]
+    texts: list[Text] = [_damage_message(handle.store.uri, file) for file in found[:_NAMED]]
     if len(found) > _NAMED:
         texts.append(
-            f"{len(found) - _NAMED:,} more files are missing or do not have the size that was written"
+            Message(
+                "{count:,} more files are missing or do not have the size that was written",
+                count=len(found) - _NAMED,
+            )
         )
-    return tuple(joined("; ", (text, remedy(handle))) for text in texts)
+    return tuple(Message("{text}; {remedy}", text=text, remedy=remedy(handle)) for text in texts)
 
 
-def remedy(handle: TableHandle) -> str:
+def remedy(handle: TableHandle) -> Message:
     """Return the sentence that tells a user what to do about a damaged file."""
-    return (
-        "restore the file from a copy, or the table to a savepoint, or accept the loss of its rows with "
-        + (command("doctor", "--accept-loss", handle.store.uri))
+    return Message(
+        "restore the file from a copy, or the table to a savepoint, or accept the loss of its rows "
+        "with {command}",
+        command=command("doctor", "--accept-loss", handle.store.uri),
     )
 
 
-def raise_if_damaged(handle: TableHandle, found: Sequence[DamagedFile], *advice: str) -> None:
+def raise_if_damaged(handle: TableHandle, found: Sequence[DamagedFile], *advice: Text) -> None:
     """Raise CorruptTableError with the names of the damaged files, if any; ``advice`` replaces the remedy."""
     if not found:
         return
     named = [_damage_message(handle.store.uri, file) for file in found[:_NAMED]]
-    more = [f"{len(found) - _NAMED:,} more files"] if len(found) > _NAMED else []
-    raise CorruptTableError(*named, *more, *(advice or (remedy(handle),)))
+    more = [Message("{count:,} more files", count=len(found) - _NAMED)] if len(found) > _NAMED else []
+    raise CorruptTableError(joined("; ", [*named, *more, *(advice or (remedy(handle),))]))
 
 
 def check_read(
@@ -340,15 +344,25 @@ def _listed(group: FileGroupId, instant: str, path: str, listed: Mapping[str, in
     return FileSlice(partition=group[0], file_id=group[1], instant=instant, path=path, size_bytes=size_bytes)
 
 
-def _damage_message(uri: str, file: DamagedFile) -> str:
+def _damage_message(uri: str, file: DamagedFile) -> Message:
     """Return the message about one damaged file."""
     file_uri = Value.uri(f"{uri}/{file.path}")
     if file.size_bytes is None:
         effect = "every read lacks its rows"
         if file.older is not None:
             effect = f"reads use its older version of {file.older} instead"
-        return Message(file_uri, f", a file of {file.instant}, is missing: {effect}")
+        return Message(
+            "{file_uri}, a file of {instant}, is missing: {effect}",
+            file_uri=file_uri,
+            instant=file.instant,
+            effect=effect,
+        )
     written = "a Parquet file cannot be that small"
     if file.written_bytes is not None:
         written = f"{file.instant} wrote {file.written_bytes:,}"
-    return Message(file_uri, f" has {file.size_bytes:,} bytes, but {written}")
+    return Message(
+        "{file_uri} has {size_bytes:,} bytes, but {written}",
+        file_uri=file_uri,
+        size_bytes=file.size_bytes,
+        written=written,
+    )

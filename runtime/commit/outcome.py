@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from parquetry.message import Text
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import masked_message
@@ -97,12 +98,12 @@ class CommitResult(Brief):
     groups_replaced: int = 0
     bytes_written: int = 0
     retries: int = 0
-    retry_reasons: tuple[str, ...] = ()
+    retry_reasons: tuple[Text, ...] = ()
     superseded: bool = False
     files_clustered: int = 0
     files_cleaned: int = 0
     instants_archived: int = 0
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
 
     @property
     def rows(self) -> int:

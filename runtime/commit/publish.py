@@ -15,9 +15,9 @@ from itertools import count
 from typing import Final
 
 from parquetry.errors import message_of
-from parquetry.message import Message, joined
+from parquetry.message import Message, Text
 from parquetry.runtime.commit.conflicts import Conflict, Verdict, effects_of_write
-from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
+from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome, masked_commit
 from parquetry.runtime.commit.recovery import withdraw_pending
 from parquetry.runtime.commit.rollback import find_rollback_of
 from parquetry.runtime.commit.transaction import Transaction, begin, checked_record
@@ -72,7 +72,7 @@ class _ConflictFound(Exception):  # noqa: N818 - a signal between publishing and
     """The transaction must not be published; it has been rolled back."""
 
     def __init__(self, conflict: Conflict) -> None:
-        super().__init__(conflict.reason)
+        super().__init__(str(conflict.reason))
         self.conflict = conflict
 
 
@@ -102,7 +102,7 @@ def run_write(
             out.
         Exception: Whatever ``body`` raises, after the transaction was rolled back.
     """
-    reasons: list[str] = []
+    reasons: list[Text] = []
     run: str | None = None
     for attempt in count():
         if attempt > 0:
@@ -136,16 +136,16 @@ def run_write(
                 retry_reasons=tuple(reasons),
             )
         if conflict.verdict is Verdict.REFUSED:
-            text = joined("", (f"{table.store.uri}: ", conflict.reason, "; nothing was written"))
-            raise ConflictError(text)
+            raise ConflictError(
+                "{table}: {reason}; nothing was written", table=table.store.uri, reason=conflict.reason
+            )
         if attempt >= timing.retries:
             raise ConflictError(
-                Message(
-                    f"{table.store.uri}: the write conflicted with other writers {attempt + 1} times; the "
-                    "last time because ",
-                    conflict.reason,
-                    "; run it again when fewer writers change the same files",
-                )
+                "{table}: the write conflicted with other writers {attempt} times; the last time "
+                "because {reason}; run it again when fewer writers change the same files",
+                table=table.store.uri,
+                attempt=attempt + 1,
+                reason=conflict.reason,
             )
     raise AssertionError
 
@@ -177,7 +177,9 @@ def _run_body(
         has_rollback = isinstance(error, Exception) and _has_rollback(transaction)
         _roll_back_after(transaction, error, outcome)
         if has_rollback and not isinstance(error, RetryWrite):
-            raise RetryWrite(f"another writer has rolled {transaction.instant} back") from error
+            raise RetryWrite(
+                "another writer has rolled {instant} back", instant=transaction.instant
+            ) from error
         raise
     return candidate
 
@@ -208,9 +210,9 @@ def run_once(
     ``narrow`` is called under the lock. It deletes the files of the parts that are no longer valid, and
     returns the valid part of the outcome: the same object for all of it, None for nothing.
     """
-    reasons: list[str] = []
+    reasons: list[Text] = []
     outcome: WriteOutcome | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     try:
         candidate = _run_body(transaction, body)
         if candidate is None:
@@ -226,7 +228,7 @@ def run_once(
 
 def _publish(
     transaction: Transaction, candidate: Candidate, *, narrow: Narrow | None = None
-) -> tuple[WriteOutcome | None, tuple[str, ...]]:
+) -> tuple[WriteOutcome | None, tuple[Text, ...]]:
     """Publish the write; return the published outcome, and warnings about files that could not be deleted.
 
     If ``narrow`` leaves nothing of the write, the write is rolled back and the returned outcome is None.
@@ -243,9 +245,11 @@ def _publish(
         if not publication.is_committed_after(error):
             publication.roll_back_after(error)
             raise
-        why = message_of(error)
-        checked = f"the commit {transaction.instant} is complete, but could not be checked again: "
-        warning = joined("", (checked, why))
+        warning = Message(
+            "the commit {instant} is complete, but could not be checked again: {reason}",
+            instant=transaction.instant,
+            reason=message_of(error),
+        )
         return publication.candidate.outcome, (warning, *_clean_up(transaction))
     return published, () if published is None else _clean_up(transaction)
 
@@ -441,23 +445,27 @@ def _roll_back_after(
             error.add_note(f"the commit {transaction.instant} is complete")
     except LATE_FAILURES as failure:
         table = transaction.table
-        reason = masked_message(message_of(failure), table.spec, location=table.store.uri)
+        reason = str(masked_message(message_of(failure), table.spec, location=table.store.uri))
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {reason}")
 
 
-def _clean_up(transaction: Transaction) -> tuple[str, ...]:
+def _clean_up(transaction: Transaction) -> tuple[Text, ...]:
     """Remove the files that only a pending write needs, and return a warning for each failure.
 
     The next clean removes the files that are left.
     """
-    left: list[str] = []
+    left: list[Text] = []
     try:
         remove_markers(transaction.store, transaction.instant)
     except LATE_FAILURES as error:
         left.append(message_of(error))
     left += transaction.session.acknowledge()
     return tuple(
-        joined("", (f"{transaction.instant} is committed, but its temporary files remain: ", reason))
+        Message(
+            "{instant} is committed, but its temporary files remain: {reason}",
+            instant=transaction.instant,
+            reason=reason,
+        )
         for reason in left
     )
 
@@ -470,12 +478,13 @@ def _file_paths(outcome: WriteOutcome | None) -> list[str]:
 def _result(
     transaction: Transaction,
     outcome: WriteOutcome | None,
-    reasons: list[str],
+    reasons: list[Text],
     *,
-    warnings: tuple[str, ...] = (),
+    warnings: tuple[Text, ...] = (),
 ) -> CommitResult:
     stats = [] if outcome is None else [stat for group in outcome.stats.values() for stat in group]
-    return CommitResult(
+    table = transaction.table
+    result = CommitResult(
         instant=None if outcome is None else transaction.instant,
         action=transaction.action,
         operation=transaction.operation,
@@ -490,3 +499,4 @@ def _result(
         retry_reasons=tuple(reasons),
         warnings=warnings,
     )
+    return masked_commit(result, table.spec, location=table.store.uri)

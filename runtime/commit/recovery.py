@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.message import Message, Value, command, joined
+from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import Claim, Session, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.commit.restore_execution import finish_restore
 from parquetry.runtime.commit.rollback import finish_rollback, roll_back
@@ -153,7 +153,7 @@ def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
             )
 
 
-def foreign_clustering_conflict(groups: Collection[tuple[str, str]], timeline: Timeline) -> str | None:
+def foreign_clustering_conflict(groups: Collection[tuple[str, str]], timeline: Timeline) -> Message | None:
     """Return the reason why these file groups must not be changed now, or None if they may be.
 
     Pending clustering of another program would silently revert a change to its file groups. Hudi's own
@@ -167,11 +167,12 @@ def foreign_clustering_conflict(groups: Collection[tuple[str, str]], timeline: T
     for group, time in timeline.reload().groups_in_pending_clustering.items():
         if group in groups and time in unclaimed:
             return Message(
-                f"file group {group[1]} of partition ",
-                Value.partition(group[0]),
-                f" is reserved for the pending clustering {time} of another program; let Hudi execute it, or "
-                "roll it back with ",
-                _rollback(time),
+                "file group {group} of partition {partition} is reserved for the pending clustering "
+                "{time} of another program; let Hudi execute it, or roll it back with {rollback}",
+                group=group[1],
+                partition=Value.partition(group[0]),
+                time=time,
+                rollback=_rollback(time),
             )
     return None
 
@@ -211,20 +212,28 @@ def _raise_if_abandoned(timeline: Timeline, foreign: tuple[Instant, ...], timing
         longest_ms = max(_HUDI_HEARTBEAT_SECONDS, timing.dead_after_seconds) * 1000
         if beat is None or store.now_ms() - beat.modified_ms > longest_ms:
             raise ConflictError(
-                f"{store.uri}: another program began the write {instant.time} and shows no sign of life; "
-                "if it has ended, roll the write back with " + _rollback(instant.time)
+                "{table}: another program began the write {instant} and shows no sign of life; if it "
+                "has ended, roll the write back with {rollback}",
+                table=store.uri,
+                instant=instant.time,
+                rollback=_rollback(instant.time),
             )
 
 
 def _blocked_error(timeline: Timeline, instant: Instant) -> ConflictError:
     """Return the error for a pending rollback or restore of another program."""
-    remedy = "let Hudi finish it by running a write of its own"
+    remedy = Message("let Hudi finish it by running a write of its own")
     if instant.action is Action.ROLLBACK:
         victim = timeline.rollback_plan(instant.time).instant.time
-        remedy = "if that program has ended, finish the rollback with " + _rollback(victim)
+        remedy = Message(
+            "if that program has ended, finish the rollback with {rollback}", rollback=_rollback(victim)
+        )
     return ConflictError(
-        f"{timeline.store.uri}: another program's {instant.action} {instant.time} is in progress; "
-        + joined("", ("try again, or ", remedy))
+        "{table}: another program's {action} {instant} is in progress; try again, or {remedy}",
+        table=timeline.store.uri,
+        action=instant.action,
+        instant=instant.time,
+        remedy=remedy,
     )
 
 

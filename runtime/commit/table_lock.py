@@ -63,7 +63,7 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
     path = lock_path(table.config.raw)
     held = read_lock(store, path)
     if held is None:
-        raise NotFoundError(f"{store.uri}/{path}: the table is not locked")
+        raise NotFoundError("{table}/{path}: the table is not locked", table=store.uri, path=path)
     after = Timeline.load(store).last_instant
     with open_session(
         store, purpose="unlock", after=after, zone=table.config.timezone, timing=timing
@@ -72,7 +72,9 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
         session.acknowledge()
     if not removed:
         raise LockHeldError(
-            f"{store.uri}/{path}: another process has changed the lock; run the command again"
+            "{table}/{path}: another process has changed the lock; run the command again",
+            table=store.uri,
+            path=path,
         )
     return held
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from parquetry.message import joined
 from parquetry.runtime.commit.abandoned_buckets import is_abandoned
 from parquetry.runtime.commit.claims import Claim, Session, is_alive, open_session, read_claim
 from parquetry.runtime.commit.conflicts import WriteEffects, effects_of_commit, find_conflict
@@ -170,7 +169,9 @@ class Transaction:
         while True:
             current = self.timeline.reload()
             if reason := foreign_clustering_conflict(mine.merged, current):
-                raise ConflictError(joined("", (f"{self.store.uri}: ", reason, "; nothing was written")))
+                raise ConflictError(
+                    "{table}: {reason}; nothing was written", table=self.store.uri, reason=reason
+                )
             changed = self._changed_since(current, mine, footprint)
             older = [n for n in self._living_writes(current) if n.is_older_than(self.session.claim)]
             announced = {n.instant.time: current.profile(n.instant.time) for n in older}
@@ -256,7 +257,7 @@ class Transaction:
             metadata = profile_metadata(self.operation, profile, inserted_keys)
             content = checked_record(metadata, uri=self.store.uri)
         if self.store.put_if_absent(self.state(State.INFLIGHT).path, content) is PutOutcome.LOST:
-            raise RetryWrite(f"{self.instant} has been announced before")
+            raise RetryWrite("{instant} has been announced before", instant=self.instant)
 
     def _changed_since(self, current: Timeline, mine: WriteEffects, footprint: Footprint) -> set[str]:
         """Return the ids of the file groups that other writes changed since the transaction began.
@@ -273,7 +274,7 @@ class Transaction:
             theirs = effects_of_commit(completed.time, metadata, inserted_keys=keys)
             conflict = find_conflict(mine, theirs, footprint=footprint, schema_before=None)
             if conflict is not None:
-                raise RetryWrite(conflict.reason)
+                raise RetryWrite("{reason}", reason=conflict.reason)
             changed.update(file_id for _, file_id in theirs.touched)
         return changed
 
@@ -364,8 +365,12 @@ def checked_record(metadata: CommitMetadata, *, uri: str) -> bytes:
     if len(content) > MOST_RECORD_BYTES:
         files = sum(map(len, metadata.stats.values()))
         raise InvalidDataError(
-            f"{uri}: the commit of {files:,} files would have {len(content):,} bytes, but readers accept at "
-            f"most {MOST_RECORD_BYTES:,}; write the rows in several parts, or into fewer partitions and "
-            "files; in a clustering, lower max_groups"
+            "{uri}: the commit of {files:,} files would have {content:,} bytes, but readers accept at "
+            "most {most_record_bytes:,}; write the rows in several parts, or into fewer partitions and "
+            "files; in a clustering, lower max_groups",
+            uri=uri,
+            files=files,
+            content=len(content),
+            most_record_bytes=MOST_RECORD_BYTES,
         )
     return content

@@ -290,12 +290,12 @@ def _savepointed_meanwhile(transaction: Transaction, current: Timeline) -> str |
     )
 
 
-def _missing_file(outcome: WriteOutcome, listings: FileSizes) -> str | None:
+def _missing_file(outcome: WriteOutcome, listings: FileSizes) -> Message | None:
     """Return a message if a file of the write is missing or has another size."""
     for partition, sizes in listings.items():
         for stat in outcome.stats[partition]:
             if sizes.get(stat.path) != stat.file_size_bytes:
-                return Message("the file ", Value.file(stat.path), " is missing or has another size")
+                return Message("the file {file} is missing or has another size", file=Value.file(stat.path))
     return None
 
 

@@ -137,8 +137,7 @@ def hash_positions(keys: pa.Array) -> BitPositions:
     """
     lengths = pc.binary_length(keys)
     if keys.null_count or pc.min(lengths).as_py() == 0:
-        msg = "a record key is null or empty; give every row a key"
-        raise InvalidDataError(msg)
+        raise InvalidDataError("a record key is null or empty; give every row a key")
     positions = np.empty((len(keys), _HASHES), dtype=np.int64)
     by_length = lengths.to_numpy()
     for length in np.unique(by_length):

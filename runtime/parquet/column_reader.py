@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.message import Field
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import fields_named
@@ -46,7 +47,7 @@ class ColumnReader:
         wanted: pa.Schema,
         *,
         allowed: Allowed,
-        place: str,
+        place: Field,
         encoded: Collection[str] = (),
         **options: Any,
     ) -> None:

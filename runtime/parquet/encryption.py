@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Message
+from parquetry.message import Field
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.errors import KeyUnavailableError, UnsupportedTableError
 from parquetry.runtime.parquet.key_management import REMEDY, describe_plug_in, kms_client, split_reference
@@ -45,7 +45,8 @@ def encryption_properties(reference: str, allowed: Allowed) -> Any:
 
     if not hasattr(EncryptionConfiguration, "uniform_encryption"):
         raise UnsupportedTableError(
-            f"pyarrow {pa.__version__} cannot encrypt whole files; run `pip install --upgrade pyarrow`"
+            "pyarrow {version} cannot encrypt whole files; run `pip install --upgrade pyarrow`",
+            version=pa.__version__,
         )
     factory, connection = _crypto(allowed.keys)
     configuration = EncryptionConfiguration(
@@ -54,7 +55,7 @@ def encryption_properties(reference: str, allowed: Allowed) -> Any:
     return factory.file_encryption_properties(connection, configuration)
 
 
-def open_footer(source: Any, allowed: Allowed, *, place: str) -> tuple[pq.FileMetaData, Any]:
+def open_footer(source: Any, allowed: Allowed, *, place: Field) -> tuple[pq.FileMetaData, Any]:
     """Return the footer of an open parquet file, and the file's decryption properties.
 
     The properties are None for an unencrypted file. Errors of pyarrow are passed on.
@@ -74,10 +75,10 @@ def open_footer(source: Any, allowed: Allowed, *, place: str) -> tuple[pq.FileMe
     try:
         return pq.read_metadata(source, decryption_properties=decryption), decryption
     except KeyUnavailableError as error:
-        raise KeyUnavailableError(Message(place, ": ", error.message)) from None
+        raise KeyUnavailableError("{place}: {reason}", place=place, reason=error.message) from None
 
 
-def open_parquet(source: Any, allowed: Allowed, *, place: str, **options: Any) -> pq.ParquetFile:
+def open_parquet(source: Any, allowed: Allowed, *, place: Field, **options: Any) -> pq.ParquetFile:
     """Open a parquet file, encrypted or not. The errors are those of :func:`open_footer`."""
     metadata, decryption = open_footer(source, allowed, place=place)
     if decryption is None:
@@ -138,7 +139,13 @@ def _of_type(wanted: type[_Answer], answer: object, method: str) -> _Answer:
         return answer
     kind, _, name = method.rpartition(".")
     what = f"returned a {type(answer).__name__} instead of a {wanted.__name__}"
-    raise KeyUnavailableError(f"{name} of {describe_plug_in(kind)} {what}; {REMEDY}")
+    raise KeyUnavailableError(
+        "{name} of {describe_plug_in} {what}; {remedy}",
+        name=name,
+        describe_plug_in=describe_plug_in(kind),
+        what=what,
+        remedy=REMEDY,
+    )
 
 
 @contextmanager
@@ -150,9 +157,10 @@ def _client_errors(reference: str, allowed: frozenset[str]) -> Iterator[None]:
     """
     if reference not in allowed:
         raise KeyUnavailableError(
-            f"the key {reference[:_MOST_SHOWN]!r} is not declared here; if it is the table's, declare it as "
-            "files.encryption_key or in files.former_encryption_keys (for a source in its encryption_keys, "
-            "in Python in keys= of open); if not, find out who wrote to the table"
+            "the key {reference!r} is not declared here; if it is the table's, declare it as "
+            "files.encryption_key or in files.former_encryption_keys (for a source in its "
+            "encryption_keys, in Python in keys= of open); if not, find out who wrote to the table",
+            reference=reference[:_MOST_SHOWN],
         )
     try:
         yield
@@ -161,6 +169,9 @@ def _client_errors(reference: str, allowed: frozenset[str]) -> Iterator[None]:
     except Exception as failure:  # noqa: BLE001  # a plug-in may raise anything, and its text hold secrets
         kind = split_reference(reference)[0]
         raise KeyUnavailableError(
-            f"the client {kind!r} did not return the key {reference} ({type(failure).__name__}); check that "
-            "its service is reachable where tables are read and written, then run again"
+            "the client {kind!r} did not return the key {reference} ({name}); check that its service "
+            "is reachable where tables are read and written, then run again",
+            kind=kind,
+            reference=reference,
+            name=type(failure).__name__,
         ) from None

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.skipping.statistics import (
     KEY_LIMIT,
@@ -48,17 +48,15 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
     place = Value.uri(f"{store.uri}/{path}")
     with store.open_input(path) as source:
         try:
-            return open_footer(source, store.allowed, place=Message(place))[0]
+            return open_footer(source, store.allowed, place=place)[0]
         except (pa.ArrowInvalid, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise storage_error("read", place, error) from error
             raise CorruptTableError(
-                Message(
-                    place,
-                    " is not a whole parquet file: ",
-                    quoted_library_text(str(error).rstrip(".")),
-                    "; restore the file, or the table to a savepoint before it",
-                )
+                "{place} is not a whole parquet file: {reason}; restore the file, or the table to a "
+                "savepoint before it",
+                place=place,
+                reason=quoted_library_text(str(error).rstrip(".")),
             ) from error
 
 

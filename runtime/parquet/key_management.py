@@ -75,8 +75,9 @@ class LocalKeys:
             opened: bytes = cipher.decrypt(nonce, rest, self._reference(name).encode())
         except InvalidTag:
             raise KeyUnavailableError(
-                f"the file was not encrypted with the key {self._reference(name)}; "
-                "provide the key that was in force when it was written"
+                "the file was not encrypted with the key {reference}; provide the key that was in "
+                "force when it was written",
+                reference=self._reference(name),
             ) from None
         return opened
 
@@ -89,14 +90,16 @@ class LocalKeys:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - optional
         except ImportError:
             raise KeyUnavailableError(
-                f"the key {self._reference(name)} needs the package cryptography; "
-                "run `pip install cryptography` where tables are read and written"
+                "the key {reference} needs the package cryptography; run `pip install cryptography` "
+                "where tables are read and written",
+                reference=self._reference(name),
             ) from None
         key = _decoded(self._find(name))
         if len(key) not in _KEY_BYTES:
             raise KeyUnavailableError(
-                f"the key {self._reference(name)} is not base64 of 16, 24 or 32 bytes; "
-                "make one by: openssl rand -base64 32"
+                "the key {reference} is not base64 of 16, 24 or 32 bytes; make one by: openssl rand "
+                "-base64 32",
+                reference=self._reference(name),
             )
         return AESGCM(key)
 
@@ -113,9 +116,10 @@ def _from_environment(name: str) -> str:
     text = os.environ.get(name)
     if not text:
         raise KeyUnavailableError(
-            f"the environment variable {name} of the key env:{name} is not set; set it where the command and "
-            "the executors run (on a cluster prefer file:, mounted by its scheduler), or have somebody with "
-            "the key run this"
+            "the environment variable {name} of the key env:{name} is not set; set it where the "
+            "command and the executors run (on a cluster prefer file:, mounted by its scheduler), or "
+            "have somebody with the key run this",
+            name=name,
         )
     return text
 
@@ -126,8 +130,10 @@ def _from_file(name: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise KeyUnavailableError(
-            f"the key file:{name} cannot be read: {reason}; put the file where the table is read and "
-            "written, or have somebody with the key run this"
+            "the key file:{name} cannot be read: {reason}; put the file where the table is read and "
+            "written, or have somebody with the key run this",
+            name=name,
+            reason=reason,
         ) from None
 
 
@@ -140,12 +146,16 @@ def secret_of(reference: str) -> bytes:
     """
     kind, name = split_reference(reference)
     if kind not in ("env", "file"):
-        raise KeyUnavailableError(f"{kind!r} cannot provide a key to sign with; use env:NAME or file:/PATH")
+        raise KeyUnavailableError(
+            "{kind!r} cannot provide a key to sign with; use env:NAME or file:/PATH", kind=kind
+        )
     key = _decoded(_from_environment(name) if kind == "env" else _from_file(name))
     if len(key) < _SECRET_BYTES:
         raise KeyUnavailableError(
-            f"the key {reference} is not base64 of {_SECRET_BYTES} bytes or more; make one by: "
-            "openssl rand -base64 32"
+            "the key {reference} is not base64 of {secret_bytes} bytes or more; make one by: openssl "
+            "rand -base64 32",
+            reference=reference,
+            secret_bytes=_SECRET_BYTES,
         )
     return key
 
@@ -179,7 +189,12 @@ def kms_client(kind: str) -> KmsClient:
     for method in ("wrap_key", "unwrap_key"):
         if not callable(getattr(client, method, None)):
             what = f"gives {type(client).__name__}, which has no method {method}"
-            raise KeyUnavailableError(f"{describe_plug_in(kind)} {what}; {REMEDY}")
+            raise KeyUnavailableError(
+                "{describe_plug_in} {what}; {remedy}",
+                describe_plug_in=describe_plug_in(kind),
+                what=what,
+                remedy=REMEDY,
+            )
     return client
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.commit.damaged_files import DamagedFile, damaged_files
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
@@ -76,10 +76,8 @@ def accept_loss(
         damaged = damaged_files(table)
         if unapproved := [file.path for file in damaged if paths is not None and file.path not in paths]:
             raise StalePlanError(
-                Message(
-                    Value.uri(f"{table.store.uri}/{unapproved[0]}"),
-                    " is lost too, but its loss was not approved; check again what is lost",
-                )
+                "{uri} is lost too, but its loss was not approved; check again what is lost",
+                uri=Value.uri(f"{table.store.uri}/{unapproved[0]}"),
             )
         if not damaged:
             return None

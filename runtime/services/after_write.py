@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from parquetry.errors import message_of
-from parquetry.message import joined
+from parquetry.message import Message, Text
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.services.archive import archive_if_due
@@ -48,7 +48,7 @@ def run_due_services(table: TableHandle, result: CommitResult, *, timing: Timing
 
 
 def _attempt(
-    name: str, service: Callable[[], _Result], warnings: list[str], table: TableHandle
+    name: str, service: Callable[[], _Result], warnings: list[Text], table: TableHandle
 ) -> _Result | None:
     """Run the service; add its failure to the warnings and return None."""
     try:
@@ -60,5 +60,5 @@ def _attempt(
     except LATE_FAILURES as error:
         reason = masked_message(message_of(error), table.spec, location=table.store.uri)
         _LOG.warning("the %s after the write failed; the commit is not affected: %s", name, reason)
-        warnings.append(joined("", (name, ": ", reason)))
+        warnings.append(Message("{name}: {reason}", name=name, reason=reason))
         return None

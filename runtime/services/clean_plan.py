@@ -98,8 +98,10 @@ def check_no_writes(timeline: Timeline) -> None:
     for pending in timeline.pending_writes:
         if pending.time not in timeline.pending_clusterings or pending.state is State.INFLIGHT:
             raise ConflictError(
-                f"{timeline.store.uri}: the write {pending.time} is unfinished and may need old versions of "
-                "files; run again when it has ended"
+                "{table}: the write {pending} is unfinished and may need old versions of files; run "
+                "again when it has ended",
+                table=timeline.store.uri,
+                pending=pending.time,
             )
 
 
@@ -218,8 +220,11 @@ def check_no_foreign_clean(timeline: Timeline, time: str) -> None:
         retained = timeline.cleaner_plan(clean.time).earliest_commit_to_retain
         if retained is None or time < retained:
             raise ConflictError(
-                f"{timeline.store.uri}: another program is executing the clean {clean.time}, which may "
-                f"delete files of {time}; try again when it has ended"
+                "{table}: another program is executing the clean {clean}, which may delete files of "
+                "{time}; try again when it has ended",
+                table=timeline.store.uri,
+                clean=clean.time,
+                time=time,
             )
 
 

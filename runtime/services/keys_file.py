@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 
@@ -42,22 +42,37 @@ def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> Given
         if not columns or sorted(names) != sorted(columns):
             expected = ", ".join(record_key) or RECORD_KEY
             raise InvalidDataError(
-                Message(uri, f" has the columns {', '.join(names)}, but must have exactly {expected}")
+                "{uri} has the columns {names}, but must have exactly {expected}",
+                uri=uri,
+                names=[*names],
+                expected=expected,
             )
         order = [names.index(name) for name in columns]
         keys = []
         for number, row in enumerate(rows, 1):
             if number > most_rows:
                 raise InvalidDataError(
-                    Message(uri, f" has more than {most_rows:,} keys; split it, and purge them in parts")
+                    "{uri} has more than {most_rows:,} keys; split it, and purge them in parts",
+                    uri=uri,
+                    most_rows=most_rows,
                 )
             if len(row) != len(names):
-                raise InvalidDataError(Message(uri, f": key {number} has {len(row)} cells; {_REMEDY}"))
+                raise InvalidDataError(
+                    "{uri}: key {number} has {row} cells; {remedy}",
+                    uri=uri,
+                    number=number,
+                    row=len(row),
+                    remedy=_REMEDY,
+                )
             keys.append(tuple(row[index] for index in order))
     except OSError as error:
-        raise InvalidDataError(Message(uri, f" cannot be read: {error.strerror or _REMEDY}")) from error
+        raise InvalidDataError(
+            "{uri} cannot be read: {strerror}", uri=uri, strerror=error.strerror or _REMEDY
+        ) from error
     except (StopIteration, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
-        raise InvalidDataError(Message(uri, f" does not contain a list of keys; {_REMEDY}")) from error
+        raise InvalidDataError(
+            "{uri} does not contain a list of keys; {remedy}", uri=uri, remedy=_REMEDY
+        ) from error
     return GivenKeys(columns=columns, rows=tuple(keys))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.message import Message, Value, command
+from parquetry.message import Value, command
 from parquetry.runtime.commit.damaged_files import damaged_as_of, raise_if_damaged
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.restore_execution import finish_restore
@@ -69,7 +69,11 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
             outcome = "another process executes the restore"
             if withdraw_request(store, requested):
                 outcome = "nothing was restored"
-            raise ConflictError(f"{store.uri}: the lock was lost, and {outcome}; run the command again")
+            raise ConflictError(
+                "{table}: the lock was lost, and {outcome}; run the command again",
+                table=store.uri,
+                outcome=outcome,
+            )
         partitions = table.view(timeline).partitions()
         files = finish_restore(session, timeline.reload(), requested, zone=zone, partitions=partitions)
     return RestoreResult(
@@ -86,14 +90,18 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
     uri = table.store.uri
     if savepoint not in timeline.savepoints:
         raise InvalidDataError(
-            f"{uri}: there is no savepoint of {savepoint}; the savepoints are "
-            f"{', '.join(timeline.savepoints) or 'none'}"
+            "{uri}: there is no savepoint of {savepoint}; the savepoints are {savepoints}",
+            uri=uri,
+            savepoint=savepoint,
+            savepoints=", ".join(timeline.savepoints) or "none",
         )
     later = [time for time in timeline.savepoints if time > savepoint]
     if later:
         raise InvalidDataError(
-            f"{uri}: the later savepoint {later[-1]} would be rolled back; delete it first with "
-            + command("service", "savepoint", table.name, "--delete", later[-1])
+            "{uri}: the later savepoint {later} would be rolled back; delete it first with {command}",
+            uri=uri,
+            later=later[-1],
+            command=command("service", "savepoint", table.name, "--delete", later[-1]),
         )
     view = table.view(timeline)
     missing = [f"{partition}/{file_id}" for partition, file_id in view.cleaned_as_of(savepoint)]
@@ -102,11 +110,12 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
         missing += [f"{partition}/{name}" for name in sorted(set(names) - present)]
     if missing:
         raise InvalidDataError(
-            Message(
-                f"{uri}: ",
-                Value.file(missing[-1]),
-                f" of the savepoint {savepoint} is missing; {_REFUSED[0]}; {_REFUSED[1]}",
-            )
+            "{uri}: {file} of the savepoint {savepoint} is missing; {refused}; {refused2}",
+            uri=uri,
+            file=Value.file(missing[-1]),
+            savepoint=savepoint,
+            refused=_REFUSED[0],
+            refused2=_REFUSED[1],
         )
     raise_if_damaged(table, damaged_as_of(view, savepoint), *_REFUSED)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from parquetry.message import Message, Value, command
+from parquetry.message import Value, command
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.damaged_files import damaged_as_of, raise_if_damaged
 from parquetry.runtime.commit.rollback import (
@@ -60,8 +60,10 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
         result = roll_back(session, timeline, victim, zone=zone, lock=lock, partitions=partitions)
     if result is None:
         raise ConflictError(
-            f"{store.uri}: {instant} was not rolled back because other writers have written meanwhile; "
-            "run the command again"
+            "{table}: {instant} was not rolled back because other writers have written meanwhile; run "
+            "the command again",
+            table=store.uri,
+            instant=instant,
         )
     return replace(result, reads_again=reads_again)
 
@@ -71,30 +73,44 @@ def _rollback_target(store: ObjectStore, timeline: Timeline, time: str, timing: 
     victim = timeline.write_at(time)
     if victim is None:
         raise InvalidDataError(
-            f"{store.uri}: there is no write {time} on the active timeline; see "
-            + command("timeline", "TABLE")
+            "{table}: there is no write {time} on the active timeline; see {command}",
+            table=store.uri,
+            time=time,
+            command=command("timeline", "TABLE"),
         )
     if time in timeline.savepoints:
         raise InvalidDataError(
-            f"{store.uri}: {time} is savepointed; delete that savepoint before rolling the write back"
+            "{table}: {time} is savepointed; delete that savepoint before rolling the write back",
+            table=store.uri,
+            time=time,
         )
     if victim.is_completed:
         later = [i.time for i in (*timeline.completed_writes, *timeline.pending_writes) if i.time > time]
         if later:
             raise InvalidDataError(
-                f"{store.uri}: {later[0]} was written after {time}; roll the later writes back first, "
-                "or restore a savepoint"
+                "{table}: {later} was written after {time}; roll the later writes back first, or "
+                "restore a savepoint",
+                table=store.uri,
+                later=later[0],
+                time=time,
             )
         if len(timeline.completed_writes) == 1:
             raise InvalidDataError(
-                f"{store.uri}: {time} is the only completed write of the table; without it, the table would "
-                "have no schema, and readers would see files of unfinished writes; delete its rows with a "
-                "new write"
+                "{table}: {time} is the only completed write of the table; without it, the table would "
+                "have no schema, and readers would see files of unfinished writes; delete its rows "
+                "with a new write",
+                table=store.uri,
+                time=time,
             )
         return victim
     claim = read_claim(store, time)
     if claim is not None and is_alive(store, claim, timing):
-        raise ConflictError(f"{store.uri}: {claim.owner} is still writing {time}; stop that process first")
+        raise ConflictError(
+            "{table}: {owner} is still writing {time}; stop that process first",
+            table=store.uri,
+            owner=str(claim.owner),
+            time=time,
+        )
     return victim
 
 
@@ -123,11 +139,12 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
     if lost := view.missing_slices(uncovered, before):
         partition, file_id = lost[0]
         raise InvalidDataError(
-            Message(
-                f"{uri}: {victim.time} cannot be rolled back: the previous version of ",
-                Value.file(f"{partition}/{file_id}"),
-                f" was cleaned or deleted, so rows would be lost; {_REMEDY}",
-            )
+            "{uri}: {victim} cannot be rolled back: the previous version of {file} was cleaned or "
+            "deleted, so rows would be lost; {remedy}",
+            uri=uri,
+            victim=victim.time,
+            file=Value.file(f"{partition}/{file_id}"),
+            remedy=_REMEDY,
         )
     partitions = {partition for partition, _ in uncovered}
     damaged = damaged_as_of(view, before, lambda paths: [path for path in paths if path in partitions])

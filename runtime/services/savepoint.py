@@ -9,7 +9,7 @@ import getpass
 from dataclasses import dataclass
 from functools import partial
 
-from parquetry.message import Message, Value, command
+from parquetry.message import Value, command
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.damaged_files import damaged_as_of, raise_if_damaged, remedy
 from parquetry.runtime.commit.lock import TableLock
@@ -109,8 +109,10 @@ def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAU
     with locked_session(table, timeline, purpose="savepoint", timing=timing):
         if not timeline.reload().contains(instant, Action.SAVEPOINT):
             raise InvalidDataError(
-                f"{store.uri}: there is no savepoint of {instant}; the savepoints are "
-                f"{', '.join(timeline.savepoints) or 'none'}"
+                "{table}: there is no savepoint of {instant}; the savepoints are {savepoints}",
+                table=store.uri,
+                instant=instant,
+                savepoints=", ".join(timeline.savepoints) or "none",
             )
         delete_state_files(table, instant)
 
@@ -128,12 +130,14 @@ def _protectable_write(table: TableHandle, timeline: Timeline, instant: str | No
     """Return the time of the write to protect; raise an error if it cannot be protected completely."""
     uri = table.store.uri
     if not timeline.completed_writes:
-        raise InvalidDataError(f"{uri}: the table has no commit yet; write to it first")
+        raise InvalidDataError("{uri}: the table has no commit yet; write to it first", uri=uri)
     time = instant or timeline.last_before_pending() or timeline.completed_writes[-1].time
     if not timeline.is_completed(time):
         raise InvalidDataError(
-            f"{uri}: there is no completed write {time} on the active timeline; "
-            "see its writes with " + command("timeline", table.name)
+            "{uri}: there is no completed write {time} on the active timeline; see its writes with {command}",
+            uri=uri,
+            time=time,
+            command=command("timeline", table.name),
         )
     if time in timeline.savepoints:
         return time
@@ -141,17 +145,24 @@ def _protectable_write(table: TableHandle, timeline: Timeline, instant: str | No
     if earliest is not None and time < min(earliest, newest):
         whole = next((write.time for write in timeline.completed_writes if write.time >= earliest), newest)
         raise InvalidDataError(
-            f"{uri}: {time} cannot be savepointed, as versions before {whole} were cleaned; "
-            f"choose {whole} or a later write"
+            "{uri}: {time} cannot be savepointed, as versions before {whole} were cleaned; choose "
+            "{whole} or a later write",
+            uri=uri,
+            time=time,
+            whole=whole,
         )
     for pending in timeline.pending_writes:
         if pending.time < time and not _is_own_clustering(timeline, pending.time):
             before = [write.time for write in timeline.completed_writes if write.time < pending.time]
             older = f"or choose {before[-1]}" if before else "or, if its program has ended, roll it back"
             raise ConflictError(
-                f"{uri}: {time} cannot be savepointed while the older write {pending.time} is unfinished, "
-                f"because it would not protect the rows of that write; try again when that write has ended, "
-                f"{older}"
+                "{uri}: {time} cannot be savepointed while the older write {pending} is unfinished, "
+                "because it would not protect the rows of that write; try again when that write has "
+                "ended, {older}",
+                uri=uri,
+                time=time,
+                pending=pending.time,
+                older=older,
             )
     check_no_foreign_clean(timeline, time)
     return time
@@ -185,11 +196,11 @@ def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str,
         partition, file_id = lost[0]
         more = f" and {len(lost) - 1:,} more of its files were" if len(lost) > 1 else " was"
         raise InvalidDataError(
-            Message(
-                f"{table.store.uri}: {refused}, as ",
-                Value.file(f"{partition}/{file_id}"),
-                f"{more} cleaned or deleted; choose a later write",
-            )
+            "{table}: {refused}, as {file}{more} cleaned or deleted; choose a later write",
+            table=table.store.uri,
+            refused=refused,
+            file=Value.file(f"{partition}/{file_id}"),
+            more=more,
         )
     advice = remedy(table) if is_newest else "restore the file from a copy, or choose a later write"
     raise_if_damaged(table, damaged_as_of(view, time), refused, advice)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from parquetry.message import Message, Value, command
+from parquetry.message import Text, Value, command
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
@@ -55,7 +55,7 @@ class ListedSource:
     ingested_files: int
     last_commit: str | None
     files: tuple[ListedFile, ...] = ()
-    problem: str | None = None
+    problem: Text | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +122,10 @@ def decide(
     """
     if source.read == FULL:
         raise InvalidDataError(
-            Message(
-                f"source {source.name} has read: full, so its files are read together; to read them again, "
-                "use ",
-                command("source", "forget", f"{handle.name}.{source.name}"),
-            )
+            "source {source} has read: full, so its files are read together; to read them again, use "
+            "{command}",
+            source=source.name,
+            command=command("source", "forget", f"{handle.name}.{source.name}"),
         )
     judged = classified_files(
         handle, source, _entries(handle), directory=directory, storage=storage, every=True
@@ -134,12 +133,10 @@ def decide(
     by_path = {each.file.path: each.file for each in judged}
     if unknown := [path for path in paths if path not in by_path]:
         raise InvalidDataError(
-            Message(
-                f"source {source.name} has no file ",
-                Value.uri(unknown[0]),
-                "; see ",
-                command("source", "list", f"{handle.name}.{source.name}", "-v"),
-            )
+            "source {source} has no file {uri}; see {command}",
+            source=source.name,
+            uri=Value.uri(unknown[0]),
+            command=command("source", "list", f"{handle.name}.{source.name}", "-v"),
         )
     return _record(handle, source.name, kind, [by_path[path] for path in sorted(set(paths))])
 
@@ -155,17 +152,17 @@ def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision
     known = _known(handle, source)
     if unknown := [path for path in paths if path not in known]:
         raise InvalidDataError(
-            Message(
-                f"source {source} has not ingested the file ",
-                Value.uri(unknown[0]),
-                "; see ",
-                command("source", "list", f"{handle.name}.{source}", "-v"),
-            )
+            "source {source} has not ingested the file {uri}; see {command}",
+            source=source,
+            uri=Value.uri(unknown[0]),
+            command=command("source", "list", f"{handle.name}.{source}", "-v"),
         )
     chosen = sorted(set(paths) or known)
     was_read = source in ledger.newest_readings(_entries(handle))
     if not (chosen or was_read):
-        raise InvalidDataError(f"source {source} of {handle.name} has ingested no files")
+        raise InvalidDataError(
+            "source {source} of {handle} has ingested no files", source=source, handle=handle.name
+        )
     files = [known[path] for path in chosen]
     return _record(handle, source, EntryKind.ACCEPTED, files, reading="" if was_read else None)
 
@@ -182,7 +179,12 @@ def copy_known_files(handle: TableHandle, source: str, other: TableHandle, *, of
     readings = ledger.newest_readings(_entries(other))
     reading = readings.get(of or source, ("", ""))[0]
     if not (known or reading):
-        raise InvalidDataError(f"{other.name} has ingested no files{f' from {of}' if of else ''}")
+        raise InvalidDataError(
+            "{other} has ingested no files{preposition}{source}",
+            other=other.name,
+            preposition=" from " if of else "",
+            source=of or "",
+        )
     files = [known[path] for path in sorted(known)]
     return _record(handle, source, EntryKind.SKIPPED, files, reading=reading or None)
 

@@ -43,7 +43,7 @@ _BATCH_ROWS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class SearchedText:
     """A text of a file, and the innermost name under which it is stored."""
 
     name: str
@@ -51,7 +51,7 @@ class Text:
     is_value: bool = False
 
     @classmethod
-    def of_row(cls, name: str, text: str) -> Text:
+    def of_row(cls, name: str, text: str) -> SearchedText:
         """Return a text that is a value of a row."""
         return cls(name, text, is_value=True)
 
@@ -78,12 +78,14 @@ def matches_in_footer(store: ObjectStore, path: str, values: frozenset[str]) -> 
     metadata = read_metadata(store, path)
     pairs = metadata.metadata or {}
     bounds = [
-        Text.of_row(key, pairs[key.encode()].decode()) for key in (MIN_KEY, MAX_KEY) if key.encode() in pairs
+        SearchedText.of_row(key, pairs[key.encode()].decode())
+        for key in (MIN_KEY, MAX_KEY)
+        if key.encode() in pairs
     ]
     for group in row_groups_of(metadata):
         for name, column in group.columns.items():
             bounds += [
-                Text.of_row(f"bounds of {name}", bound)
+                SearchedText.of_row(f"bounds of {name}", bound)
                 for bound in (column.minimum, column.maximum)
                 if isinstance(bound, str)
             ]
@@ -92,7 +94,7 @@ def matches_in_footer(store: ObjectStore, path: str, values: frozenset[str]) -> 
 
 def match_in_path(path: str, values: frozenset[str]) -> list[str]:
     """Return the word ``path`` in a list if a part of the path is one of the values, else an empty list."""
-    return ["path"] if names_of_matches([Text("path", path)], values) else []
+    return ["path"] if names_of_matches([SearchedText("path", path)], values) else []
 
 
 def names_of_matches(texts: Any, values: frozenset[str]) -> set[str]:
@@ -100,7 +102,7 @@ def names_of_matches(texts: Any, values: frozenset[str]) -> set[str]:
     return {text.name for text in texts if _holds(text, values)}
 
 
-def _holds(text: Text, values: frozenset[str]) -> bool:
+def _holds(text: SearchedText, values: frozenset[str]) -> bool:
     if text.is_value:
         return text.text in values
     return any(word in values and not _AMBIGUOUS.fullmatch(word) for word in _words(text.text))
@@ -117,7 +119,7 @@ def _words(text: str) -> Iterator[str]:
                 yield unquote(word)
 
 
-def _texts(content: bytes, path: str) -> Iterator[Text]:
+def _texts(content: bytes, path: str) -> Iterator[SearchedText]:
     if content.startswith(b"PAR1"):
         yield from _parquet_texts(content, is_value=is_sample(path))
     elif content.startswith(b"Obj\x01"):
@@ -132,16 +134,16 @@ def _texts(content: bytes, path: str) -> Iterator[Text]:
         yield from _plain_texts(content)
 
 
-def _plain_texts(content: bytes) -> Iterator[Text]:
+def _plain_texts(content: bytes) -> Iterator[SearchedText]:
     text = content.decode("utf-8", "replace")
     with suppress(ValueError):
         yield from _leaves(parsed_json(text), "")
         return
     for line in text.splitlines():
-        yield Text("text", line)
+        yield SearchedText("text", line)
 
 
-def _avro_texts(content: bytes) -> Iterator[Text]:
+def _avro_texts(content: bytes) -> Iterator[SearchedText]:
     try:
         for record in fastavro.reader(io.BytesIO(content)):
             yield from _leaves(record, "")
@@ -149,7 +151,7 @@ def _avro_texts(content: bytes) -> Iterator[Text]:
         yield from _plain_texts(content)
 
 
-def _parquet_texts(content: bytes, *, is_value: bool) -> Iterator[Text]:
+def _parquet_texts(content: bytes, *, is_value: bool) -> Iterator[SearchedText]:
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
@@ -159,21 +161,21 @@ def _parquet_texts(content: bytes, *, is_value: bool) -> Iterator[Text]:
         yield from _plain_texts(content)
 
 
-def _leaves(value: Any, name: str, *, is_value: bool = False) -> Iterator[Text]:
+def _leaves(value: Any, name: str, *, is_value: bool = False) -> Iterator[SearchedText]:
     """Yield the texts of a value as read from JSON or Avro, each with the innermost name above it."""
     match value:
         case dict():
             for key, member in value.items():
-                yield Text(name or "names", str(key))
+                yield SearchedText(name or "names", str(key))
                 yield from _leaves(member, str(key), is_value=is_value or key in _BOUNDS)
         case list() | tuple():
             for member in value:
                 yield from _leaves(member, name, is_value=is_value)
         case bytes():
-            yield Text(name, value.decode("utf-8", "replace"), is_value=is_value)
+            yield SearchedText(name, value.decode("utf-8", "replace"), is_value=is_value)
         case str():
             if value.startswith(("{", "[")):
                 with suppress(ValueError):
                     yield from _leaves(parsed_json(value), name, is_value=is_value)
                     return
-            yield Text(name, value, is_value=is_value)
+            yield SearchedText(name, value, is_value=is_value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, TypeAlias
 
-from parquetry.message import Message, Value, command
+from parquetry.message import Message, Text, Value, command
 from parquetry.runtime.errors import (
     InvalidDataError,
     MissingSourceError,
@@ -45,7 +45,7 @@ class RefusedFile:
     """A file that is not ingested until a user decides, and the reason."""
 
     path: str
-    reason: str
+    reason: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +116,11 @@ class DueBatch:
     since: str | None = None
     until: str | None = None
     consumption: Consumption | None = None
-    missing_warning: str | None = None
+    missing_warning: Text | None = None
     removal: str | None = None
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[Text, ...]:
         """The data that was left out, and how to ingest it anyway."""
         if self.missing_warning is not None:
             return (self.missing_warning,)
@@ -131,8 +131,10 @@ class DueBatch:
         )
         copies = (
             Message(
-                f"{each.path} was left out, as {each.of} has the same content; to ingest both, use ",
-                command("source", "accept", self.name, each.path),
+                "{each} was left out, as {of} has the same content; to ingest both, use {command}",
+                each=each.path,
+                of=each.of,
+                command=command("source", "accept", self.name, each.path),
             )
             for each in self.copies
         )
@@ -246,7 +248,7 @@ def check_unchanged(
     for found in files:
         now = current.get(found.file.path, found)
         if now.identity != found.identity or not now.file.is_same_as(found.file):
-            raise SourceChangedError(Message(Value.uri(found.file.path), " changed while it was read"))
+            raise SourceChangedError("{uri} changed while it was read", uri=Value.uri(found.file.path))
 
 
 def size_of(batch: DueBatch) -> DueSize:
@@ -321,7 +323,8 @@ def _list_or_warn(
     except MissingSourceError as error:
         if _is_error(source):
             raise
-        return DueBatch(missing_warning=f"{error}, or, to let the run fail, declare if_missing: error")
+        warning = Message("{error}, or, to let the run fail, declare if_missing: error", error=error.message)
+        return DueBatch(missing_warning=warning)
 
 
 def classified_files(
@@ -349,7 +352,9 @@ def classified_files(
         InvalidDataError: If the source cannot be listed, or is a table.
     """
     if source.format == TABLE_FORMAT:
-        raise InvalidDataError(f"source {source.name} reads a Hudi table, so it has no files to list")
+        raise InvalidDataError(
+            "source {source} reads a Hudi table, so it has no files to list", source=source.name
+        )
     found = list_files(source.path, base=directory, options=storage, must_exist=True)
     if source.read == FULL:
         due = found and _due_of_full_read(
@@ -407,7 +412,11 @@ def _due_of_files(
     if refused and source.bad_files != SET_ASIDE:
         others = f" ({len(refused) - 1} more changed)" if len(refused) > 1 else ""
         raise InvalidDataError(
-            Message(f"source {source.name}: ", Value.uri(refused[0].path), " ", refused[0].reason, others)
+            "source {source}: {uri} {reason}{others}",
+            source=source.name,
+            uri=Value.uri(refused[0].path),
+            reason=refused[0].reason,
+            others=others,
         )
     due = [
         each
@@ -442,11 +451,14 @@ def _refused(name: str, source: Source, each: ClassifiedFile) -> RefusedFile:
     when = "" if each.mention is None else f" after commit {each.mention.instant} ingested it"
     return RefusedFile(
         path=each.file.path,
-        reason=f"changed{when}, and {source.operation} would write its rows twice; put the new rows into a "
-        "new file, declare operation: upsert, or decide with "
-        + command("source", "accept", name, each.file.path)
-        + " or "
-        + command("source", "skip", name, each.file.path),
+        reason=Message(
+            "changed{when}, and {operation} would write its rows twice; put the new rows into a new file, "
+            "declare operation: upsert, or decide with {command} or {command2}",
+            when=when,
+            operation=source.operation,
+            command=command("source", "accept", name, each.file.path),
+            command2=command("source", "skip", name, each.file.path),
+        ),
     )
 
 
@@ -544,7 +556,7 @@ def _all_files_deleted(source: Source) -> DueBatch:
         "restore the files, or delete the rows"
     )
     if source.if_missing != "warn":
-        raise MissingSourceError(f"{message} and declare if_missing: warn")
+        raise MissingSourceError("{message} and declare if_missing: warn", message=message)
     return DueBatch(missing_warning=message)
 
 
@@ -589,11 +601,11 @@ def _due_of_table(
     removal = None if since is None else removal_between(other, since, until)
     if removal is not None and source.removed_rows != KEEP:
         raise InvalidDataError(
-            Message(
-                f"source {source.name}: {removal}, and an incremental read does not return removed rows; "
-                "read the whole table (read: full with operation: insert_overwrite_table), or keep the rows "
-                "(removed_rows: keep)"
-            )
+            "source {source}: {removal}, and an incremental read does not return removed rows; read "
+            "the whole table (read: full with operation: insert_overwrite_table), or keep the rows "
+            "(removed_rows: keep)",
+            source=source.name,
+            removal=removal,
         )
     if since is not None and since >= until:
         return None if removal is None else DueBatch(removal=removal)

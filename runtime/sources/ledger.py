@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.errors import message_of
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
@@ -364,8 +365,9 @@ def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None) -> 
                 entries[instant] = entry
         return entries
     raise ConflictError(
-        f"{store.uri}/{_folder(source)} changed each time it was read; run again when fewer writers ingest "
-        "this source"
+        "{table}/{folder} changed each time it was read; run again when fewer writers ingest this source",
+        table=store.uri,
+        folder=_folder(source),
     )
 
 
@@ -376,7 +378,10 @@ def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:
         consumption = from_json_value(Consumption, document, place="entry")
     except (ValueError, KeyError, TypeError, AttributeError, InvalidDataError) as error:
         raise CorruptTableError(
-            f"{store.uri}/{path} is not a valid ledger entry ({error}); to ingest its files again, delete it"
+            "{table}/{path} is not a valid ledger entry ({error}); to ingest its files again, delete it",
+            table=store.uri,
+            path=path,
+            error=message_of(error),
         ) from error
     return instant, consumption
 
@@ -418,8 +423,11 @@ def _read_table(store: ObjectStore, path: str) -> pa.Table:
         if isinstance(error, OSError) and error.errno is not None:  # an error of the store, not of Arrow
             raise
         raise CorruptTableError(
-            f"{store.uri}/{path} is not a valid folded ledger ({error}); restore it from a copy, or, to "
-            "ingest its files again, delete it"
+            "{table}/{path} is not a valid folded ledger ({error}); restore it from a copy, or, to "
+            "ingest its files again, delete it",
+            table=store.uri,
+            path=path,
+            error=message_of(error),
         ) from error
     return folded
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.confined_folder import ConfinedFolder, FileIdentity, LinkInTheWayError
-from parquetry.message import Message, Value
+from parquetry.errors import message_of
+from parquetry.message import Field, Value
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError, NotFoundError
 from parquetry.runtime.sources.landing import is_hidden, open_landing
 from parquetry.runtime.sources.ledger import SourceFile
@@ -85,13 +86,17 @@ def list_files(
         store = open_landing(join_base(base, folder or ("/" if root.startswith("/") else ".")), options)
         one = store.stat(name)
         if one is None and not _exists(store, name):
-            raise MissingSourceError(f"there is no file or folder {path}; correct the path of the source")
+            raise MissingSourceError(
+                "there is no file or folder {path}; correct the path of the source", path=path
+            )
         if one is not None:
             _check_visible(name, path)
         root, infos = folder, [one] if one else []
     if must_exist and pattern and not infos and not _exists(store):
         raise MissingSourceError(
-            f"{path} matches nothing: there is no folder {root}; correct the path of the source"
+            "{path} matches nothing: there is no folder {root}; correct the path of the source",
+            path=path,
+            root=root,
         )
     visible = [info for info in sorted(infos, key=lambda i: i.path) if not is_hidden(info.path)]
     paths = [info.path for info in visible]
@@ -125,9 +130,9 @@ def open_file(found: FoundFile, options: Mapping[str, Any] | None = None) -> Any
     return open_landing(landing or "/", options).open_input(found.uri[len(landing) + 1 :])
 
 
-def deleted_file_error(file: Value | str) -> NotFoundError:
+def deleted_file_error(file: Field) -> NotFoundError:
     """Return the error for a file that was deleted after its source was listed."""
-    return NotFoundError(Message(file, " was deleted after the source was listed; run again"))
+    return NotFoundError("{file} was deleted after the source was listed; run again", file=file)
 
 
 def _is_deep(pattern: str) -> bool:
@@ -188,8 +193,10 @@ def _check_visible(pattern: str, path: str) -> None:
     hidden = next((part for part in pattern.split("/") if is_hidden(part)), None)
     if hidden is not None:
         raise InvalidDataError(
-            f"{path} never matches a file: like Spark, sources leave out names that begin with '_' or '.', "
-            f"such as {hidden}; rename the files, or correct the path of the source"
+            "{path} never matches a file: like Spark, sources leave out names that begin with '_' or "
+            "'.', such as {hidden}; rename the files, or correct the path of the source",
+            path=path,
+            hidden=hidden,
         )
 
 
@@ -216,13 +223,13 @@ def _check_no_folder(
         if not any(name.startswith(f"{folder}/") for name in found):
             declared = path.rstrip("/")
             raise InvalidDataError(
-                Message(
-                    f"{path} matches the folder ",
-                    Value.uri(f"{store.uri}/{folder}"),
-                    f", and {'files' if found else 'no file'}; "
-                    f"write {declared}/* for the files in such folders, or {declared}/** for all below them"
-                    f"{', in a source of their own' if found else ''}",
-                )
+                "{path} matches the folder {uri}, and {detail}; write {value}/* for the files in such "
+                "folders, or {value}/** for all below them{detail2}",
+                path=path,
+                uri=Value.uri(f"{store.uri}/{folder}"),
+                detail="files" if found else "no file",
+                value=declared,
+                detail2=", in a source of their own" if found else "",
             )
 
 
@@ -237,14 +244,19 @@ def glob_expression(pattern: str) -> LinearRegex:
     """Return the regular expression of a path pattern; ``*`` stays within a folder, ``**`` does not."""
     if len(pattern) > _MOST_CHARACTERS:
         raise InvalidDataError(
-            f"the path pattern {pattern[:40]!r}... has {len(pattern):,} characters, but a path has at most "
-            f"{_MOST_CHARACTERS:,}; shorten it, or divide it into several sources"
+            "the path pattern {pattern!r}... has {pattern2:,} characters, but a path has at most "
+            "{most_characters:,}; shorten it, or divide it into several sources",
+            pattern=pattern[:40],
+            pattern2=len(pattern),
+            most_characters=_MOST_CHARACTERS,
         )
     try:
         return LinearRegex(f"(?s:{_translated(pattern)})")
     except RegexError as error:
         raise InvalidDataError(
-            f"the path pattern {pattern!r} is not valid ({error}); write ranges as [a-z]"
+            "the path pattern {pattern!r} is not valid ({error}); write ranges as [a-z]",
+            pattern=pattern,
+            error=message_of(error),
         ) from error
 
 
@@ -267,7 +279,8 @@ def _translated(pattern: str) -> str:
         if char == "{" and (end := pattern.find("}", i)) > 0:
             if "{" in pattern[i + 1 : end]:
                 raise InvalidDataError(
-                    f"the path pattern {pattern!r} has braces within braces; write each choice out: {{a,b,c}}"
+                    "the path pattern {pattern!r} has braces within braces; write each choice out: {{a,b,c}}",
+                    pattern=pattern,
                 )
             out.append("(?:" + "|".join(map(_translated, pattern[i + 1 : end].split(","))) + ")")
             i = end + 1
@@ -287,17 +300,18 @@ def _check_spelling(name: str, path: str, *, is_local: bool) -> None:
     """Raise an error if Spark cannot open a file with this name."""
     if is_local and ":" in name.rpartition("/")[2]:
         raise InvalidDataError(
-            Message(
-                f"{path} matches the file ",
-                Value.uri(name, quoted=True),
-                ", but Spark cannot open a local file whose name contains ':'; rename it",
-            )
+            "{path} matches the file {uri}, but Spark cannot open a local file whose name contains "
+            "':'; rename it",
+            path=path,
+            uri=Value.uri(name, quoted=True),
         )
     try:
         name.encode()
     except UnicodeEncodeError as error:
         spelled = name.encode(errors="surrogateescape")
         raise InvalidDataError(
-            f"{path} matches the file {spelled!r}, but Spark cannot open a file whose name is not valid "
-            "UTF-8; rename it"
+            "{path} matches the file {spelled!r}, but Spark cannot open a file whose name is not valid "
+            "UTF-8; rename it",
+            path=path,
+            spelled=spelled,
         ) from error

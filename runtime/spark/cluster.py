@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
-from parquetry.message import command
+from parquetry.message import Message, Text, command
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import (
     FileResult,
@@ -50,7 +50,7 @@ from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import parallelism
 from parquetry.runtime.spark.shuffle import rewrite_by_ranges
 from parquetry.runtime.spark_log import LogRules, add_rules
-from parquetry.runtime.spec.masking import has_personal_columns
+from parquetry.runtime.spec.masking import has_personal_columns, masked_message
 from parquetry.runtime.table.file_names import BaseFileName
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
@@ -179,8 +179,10 @@ def _plan_of(transaction: Transaction) -> ClusteringPlan:
     plan = transaction.timeline.requested_replace(transaction.instant).plan
     if plan is None:
         raise InvalidDataError(
-            f"{transaction.store.uri}: {transaction.instant} is not a clustering plan; "
-            "see " + command("timeline", "TABLE")
+            "{table}: {instant} is not a clustering plan; see {command}",
+            table=transaction.store.uri,
+            instant=transaction.instant,
+            command=command("timeline", "TABLE"),
         )
     return plan
 
@@ -257,11 +259,13 @@ class _Run:
                 )
                 self.publishable.groups.append(replace(group, queries=measure.measured([group])))
                 continue
-            reason = "a clean deleted one of its files during the clustering"
+            reason: Text = "a clean deleted one of its files during the clustering"
             failed = (results.failures[number] for number in work.numbers if number in results.failures)
             if failure := next(failed, None):
                 self.failures.append(failure)
-                reason = "it cannot be rewritten: " + failure.message
+                table = self._transaction.table
+                cause = masked_message(failure.message, table.spec, location=table.store.uri)
+                reason = Message("it cannot be rewritten: {cause}", cause=cause)
             left = UnpublishedGroup(partition=work.partition, files=len(work.slices), reason=reason)
             self.publishable.left_out.append(left)
 

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError, message_of
-from parquetry.message import Message, joined
+from parquetry.message import Message, Text
 from parquetry.runtime.clustering.plan.due import is_clustering_due, record_check, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
@@ -48,7 +48,7 @@ def cluster_inline(
     """
     if result.instant is None:
         return result
-    partial_warnings: tuple[str, ...] = ()
+    partial_warnings: tuple[Text, ...] = ()
     try:
         if trigger_of(table) is not Trigger.INLINE:
             # The spec answers this without a request to the store.
@@ -72,11 +72,11 @@ def cluster_inline(
     )
 
 
-def _logged_warning(table: TableHandle, failure: Exception) -> str:
+def _logged_warning(table: TableHandle, failure: Exception) -> Message:
     """Log a failed clustering and return the warning for it, with the class name of an unexpected failure."""
     text = message_of(failure)
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
-        text = Message(f"{type(failure).__name__}: ", text)
+        text = Message("{name}: {text}", name=type(failure).__name__, text=text)
     reason = masked_message(text, table.spec, location=table.store.uri)
     _LOG.warning("clustering after the write failed; the commit is not affected: %s", reason)
-    return joined("", ("clustering: ", reason))
+    return Message("clustering: {reason}", reason=reason)

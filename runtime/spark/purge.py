@@ -169,7 +169,8 @@ def survey(
     check_timestamp_type(spark)
     if not table.config.populate_meta_fields:
         raise UnsupportedTableError(
-            f"{table.store.uri}: hoodie.populate.meta.fields=false, so rows have no keys to purge by"
+            "{table}: hoodie.populate.meta.fields=false, so rows have no keys to purge by",
+            table=table.store.uri,
         )
     timeline = recovered_timeline(table, timing=timing)
     check_no_writes(timeline)
@@ -189,7 +190,9 @@ def survey(
         instants = [row[0] for row in hits.select(COMMIT_TIME).distinct().collect()]
         texts = _text_frame(hits, columns).distinct().limit(_MOST_TEXTS + 1).collect()
     if len(texts) > _MOST_TEXTS:
-        raise InvalidDataError(f"the rows have more than {_MOST_TEXTS:,} values; purge them in parts")
+        raise InvalidDataError(
+            "the rows have more than {most_texts:,} values; purge them in parts", most_texts=_MOST_TEXTS
+        )
     named = {file.path.rpartition("/")[2]: file for file in files}
     matching_files = [named[name] for name, _ in counts]
     _check_savepoints(table, timeline, matching_files)
@@ -262,7 +265,9 @@ def _key_texts(spark: SparkSession, state: TableState, keys: GivenKeys, path: Pa
     else:
         types = {column.name: column.type for column in state.spec.columns}
         if any(name not in types for name in keys.columns):
-            raise InvalidDataError(f"the record key has nested fields: give the column {RECORD_KEY}")
+            raise InvalidDataError(
+                "the record key has nested fields: give the column {record_key}", record_key=RECORD_KEY
+            )
         texts = spark.createDataFrame(
             list(keys.rows), ", ".join(f"{quoted_name(n)} string" for n in keys.columns)
         )
@@ -275,9 +280,9 @@ def _key_texts(spark: SparkSession, state: TableState, keys: GivenKeys, path: Pa
             found = [row[0] for row in typed.selectExpr(f"CASE WHEN {given} THEN {key} END").collect()]
     if number := next((number for number, key in enumerate(found, 1) if not key), 0):
         raise InvalidDataError(
-            Message(
-                Value.uri(str(path)), f": row {number} is not a key of the table; correct it, or leave it out"
-            )
+            "{uri}: row {number} is not a key of the table; correct it, or leave it out",
+            uri=Value.uri(str(path)),
+            number=number,
         )
     return frozenset(key for key in found if key)
 
@@ -328,7 +333,7 @@ def _rows_to_delete(rows: DataFrame) -> tuple[tuple[str, str], ...]:
     matched = rows.where(F.col(_MATCHES)).select(*place).distinct()
     found = matched.join(others, place, "left_anti").limit(MOST_ROWS + 1).collect()
     if len(found) > MOST_ROWS:
-        raise InvalidDataError(f"more than {MOST_ROWS:,} rows match; purge them in parts")
+        raise InvalidDataError("more than {most_rows:,} rows match; purge them in parts", most_rows=MOST_ROWS)
     return tuple((row[0], row[1]) for row in found)
 
 
@@ -367,11 +372,12 @@ def _check_savepoints(table: TableHandle, timeline: Timeline, matching_files: It
         kept = {(p, name) for p, listed in timeline.savepoint_metadata(time).files.items() for name in listed}
         if files := len(kept & names):
             raise InvalidDataError(
-                Message(
-                    f"{table.store.uri}: the savepoint {time} protects {files:,} files with such rows, "
-                    "so nothing was purged; delete it first with ",
-                    command("service", "savepoint", table.name, time, "--delete"),
-                )
+                "{table}: the savepoint {time} protects {files:,} files with such rows, so nothing was "
+                "purged; delete it first with {command}",
+                table=table.store.uri,
+                time=time,
+                files=files,
+                command=command("service", "savepoint", table.name, time, "--delete"),
             )
 
 
@@ -420,7 +426,7 @@ def _check(
 
 
 def _masked(table: TableHandle, path: str) -> str:
-    return str(masked_message(Message(Value.file(path)), table.spec, location=table.store.uri))
+    return str(masked_message(Message("{file}", file=Value.file(path)), table.spec, location=table.store.uri))
 
 
 def _kind(path: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.fingerprint import MODULUS
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import RESULT_DDL, WriteResults, read_results
@@ -113,13 +113,14 @@ def written_results(work: GroupWork, results: WriteResults, *, shares: int) -> W
     ]
     if sums[0] != sums[1]:
         raise ParquetryError(
-            Message(
-                "partition ",
-                Value.partition(work.partition),
-                f": the clustering read {sums[0][0]} rows with the fingerprint {sums[0][1]:x} and wrote "
-                f"{sums[1][0]} rows with the fingerprint {sums[1][1]:x}. They are not the same rows, so the "
-                "group is not published; report this with the clustering spec",
-            )
+            "partition {partition}: the clustering read {sums} rows with the fingerprint {sums2:x} and "
+            "wrote {sums3} rows with the fingerprint {sums4:x}. They are not the same rows, so the "
+            "group is not published; report this with the clustering spec",
+            partition=Value.partition(work.partition),
+            sums=sums[0][0],
+            sums2=sums[0][1],
+            sums3=sums[1][0],
+            sums4=sums[1][1],
         )
     buckets = {bucket.bucket: bucket for bucket in known_written}
     return WriteResults(files=results.files, buckets=buckets)

@@ -54,8 +54,9 @@ def batch_writer(
         query_id = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         if query_id is None:
             raise InvalidDataError(
-                f"batch {batch_id} belongs to no streaming query; pass the writer to foreachBatch, "
-                "and use upsert() or insert() for other rows"
+                "batch {batch_id} belongs to no streaming query; pass the writer to foreachBatch, and "
+                "use upsert() or insert() for other rows",
+                batch_id=batch_id,
             )
         handle = open_table(store, owner=owner)
         consumption = Consumption(source=f"stream:{stream or query_id}", query_id=query_id, batch_id=batch_id)

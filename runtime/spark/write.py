@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from parquetry.message import Message
 from parquetry.runtime.arrow.local_rows import is_spark_frame, local_rows
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
@@ -139,7 +138,7 @@ class _Job:
         except NotFoundError as gone:
             if _has_newer_instants(transaction):
                 raise RetryWrite(
-                    Message("another writer has replaced and cleaned a file: ", gone.message)
+                    "another writer has replaced and cleaned a file: {reason}", reason=gone.message
                 ) from gone
             raise
         return self._result.outcome

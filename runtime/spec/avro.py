@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from parquetry.message import Message
+from parquetry.errors import message_of
+from parquetry.message import Field
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
@@ -122,7 +123,7 @@ def with_nullable_elements(schema_json: str) -> str:
     return json.dumps(relaxed, separators=(",", ":"), ensure_ascii=False)
 
 
-def columns_from_avro(text: str, *, place: str = "Avro schema") -> tuple[Column, ...]:
+def columns_from_avro(text: str, *, place: Field = "Avro schema") -> tuple[Column, ...]:
     """Return the columns of an Avro record of any Hudi version, without Hudi's meta columns.
 
     Types without a name in Spark become the types as which Spark reads them: enum becomes string, fixed
@@ -135,12 +136,16 @@ def columns_from_avro(text: str, *, place: str = "Avro schema") -> tuple[Column,
     try:
         document = parsed_json(text)
     except ValueError as error:
-        raise CorruptTableError(Message(place, f": the Avro schema is not JSON ({error})")) from error
+        raise CorruptTableError(
+            "{place}: the Avro schema is not JSON ({error})", place=place, error=message_of(error)
+        ) from error
     try:
         fields = _AvroReader(declared=False).columns(document)
     except AvroSchemaError as error:
         raise CorruptTableError(
-            Message(place, f": the Avro schema cannot be read as columns: {error}")
+            "{place}: the Avro schema cannot be read as columns: {error}",
+            place=place,
+            error=message_of(error),
         ) from error
     return tuple(
         Column(name=field.name, type=str(field.type), nullable=field.nullable)

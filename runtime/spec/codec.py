@@ -18,6 +18,8 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from parquetry.errors import message_of
+from parquetry.message import Message, texts
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 
 MAX_DEPTH: Final = 200
@@ -69,20 +71,23 @@ def _brief(value: object) -> str:
     return f"{text[:_BRIEF_TEXT]}..." if shortens else text
 
 
-def to_json_value(value: Any) -> Any:
-    """Return plain JSON values: dataclasses as objects by field name, tuples as lists, enums as text."""
+def to_json_value(value: Any, *, messages: bool = False) -> Any:
+    """Return plain JSON values: dataclasses as objects by field name, tuples as lists, enums as text.
+
+    Messages become their texts, or stay messages if ``messages``.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            name: to_json_value(getattr(value, name))
+            name: to_json_value(getattr(value, name), messages=messages)
             for name, may_be_omitted in _written_fields(type(value))
             if not (may_be_omitted and getattr(value, name) in (None, ()))
         }
-    if isinstance(value, StrEnum):
+    if isinstance(value, StrEnum) or (isinstance(value, Message) and not messages):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): to_json_value(member) for key, member in value.items()}
+        return {str(key): to_json_value(member, messages=messages) for key, member in value.items()}
     if isinstance(value, list | tuple | frozenset):
-        return [to_json_value(member) for member in value]
+        return [to_json_value(member, messages=messages) for member in value]
     return value
 
 
@@ -126,9 +131,11 @@ def json_object(content: bytes, *, place: str) -> dict[str, Any]:
     try:
         document = parsed_json(content)
     except ValueError as error:
-        raise CorruptTableError(f"{place}: not JSON ({error}); restore the file from a copy") from error
+        raise CorruptTableError(
+            "{place}: not JSON ({error}); restore the file from a copy", place=place, error=message_of(error)
+        ) from error
     if not isinstance(document, dict):
-        raise CorruptTableError(f"{place}: not a JSON object; restore the file from a copy")
+        raise CorruptTableError("{place}: not a JSON object; restore the file from a copy", place=place)
     return document
 
 
@@ -183,8 +190,12 @@ def from_json_value(record: type[_Record], value: object, *, place: str) -> _Rec
     unknown = sorted(set(value) - set(known), key=str)
     if unknown:
         raise InvalidDataError(
-            f"{place}.{unknown[0]}: unknown key; {record.__name__} has {', '.join(known)}. "
-            f"A newer parquetry may have written it: upgrade"
+            "{place}.{unknown}: unknown key; {name} has {known}. A newer parquetry may have written "
+            "it: upgrade",
+            place=place,
+            unknown=unknown[0],
+            name=record.__name__,
+            known=[*known],
         )
     readers = _readers(record)  # type: ignore[arg-type]  # a class can be hashed
     arguments = {}
@@ -192,7 +203,7 @@ def from_json_value(record: type[_Record], value: object, *, place: str) -> _Rec
         if name in value:
             arguments[name] = readers[name](value[name], f"{place}.{name}")
         elif _is_required(field):
-            raise InvalidDataError(f"{place}.{name}: missing")
+            raise InvalidDataError("{place}.{name}: missing", place=place, name=name)
     return record(**arguments)
 
 
@@ -202,13 +213,15 @@ def _readers(record: type) -> Mapping[str, _Reader]:
     return {name: _reader(hint) for name, hint in get_type_hints(record).items()}
 
 
-def _reader(hint: Any) -> _Reader:
+def _reader(hint: Any) -> _Reader:  # noqa: PLR0911 - a case, an answer
     if hint is Any:
         return lambda value, _: value
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        (inner,) = (branch for branch in arguments if branch is not type(None))
-        read = _reader(inner)
+        (inner,) = (branch for branch in arguments if branch not in (type(None), Message))
+        read = _read_text if Message in arguments else _reader(inner)
+        if type(None) not in arguments:
+            return read
         return lambda value, place: None if value is None else read(value, place)
     if origin is tuple:
         return partial(_read_list, _reader(arguments[0]))
@@ -245,12 +258,22 @@ def _read_scalar(hint: type, value: object, place: str) -> object:
     return value
 
 
+def _read_text(value: object, place: str) -> object:
+    """Return a text, or the message in its place (:func:`parquetry.message.with_commands`)."""
+    return value if isinstance(value, Message) else _read_scalar(str, value, place)
+
+
 def _is_required(field: Field[Any]) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
 
 
 def _unexpected(value: object, expected: str, place: str) -> InvalidDataError:
-    return InvalidDataError(f"{place}: {expected} was expected, not {value!r:.80}")
+    return InvalidDataError(
+        "{place}: {expected} was expected, not {value:.80}",
+        place=place,
+        expected=expected,
+        value=repr(value),
+    )
 
 
 _TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -258,7 +281,9 @@ _TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "tru
 
 def canonical_json(value: Any) -> str:
     """Return JSON with sorted keys and no spaces, so that equal values give equal texts."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=texts
+    )
 
 
 def digest_of(value: Any) -> str:

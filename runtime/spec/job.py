@@ -182,8 +182,12 @@ class JobPlan:
         """
         if document.get("version") != JOB_VERSION:
             raise StalePlanError(
-                f"{place}: version {document.get('version')!r} is not {JOB_VERSION}, which the installed "
-                "parquetry runs; " + run("compile") + " again with this parquetry"
+                "{place}: version {get!r} is not {job_version}, which the installed parquetry runs; "
+                "{command} again with this parquetry",
+                place=place,
+                get=document.get("version"),
+                job_version=JOB_VERSION,
+                command=run("compile"),
             )
         return from_json_value(cls, document, place=place)
 
@@ -244,7 +248,8 @@ def _resolve(value: Any, environment: Mapping[str, str]) -> Any:
 def _variable(name: str, environment: Mapping[str, str]) -> str:
     if name not in environment:
         raise StalePlanError(
-            f"the job needs the environment variable {name}, which is not set; set it where the job runs"
+            "the job needs the environment variable {name}, which is not set; set it where the job runs",
+            name=name,
         )
     treat_as_secret([name])
     return environment[name]

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Value, ValueKind, with_values
+from parquetry.message import Message, Text, Value, ValueKind, message
 from parquetry.runtime.quoting import CONDITION
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, TableSpec
@@ -81,7 +81,7 @@ def masked_path(path: str, partition: str, spec: TableSpec | None) -> str:
     return f"{masked_partition(partition, spec)}{path.removeprefix(partition)}"
 
 
-def masked_message(text: str, spec: TableSpec | None, *, location: str) -> str:
+def masked_message(text: Text, spec: TableSpec | None, *, location: str) -> Message:
     """Return an error or a warning about the table without values of columns with personal data.
 
     Partitions, record keys and paths with such values are masked. If the table has any such column, the text
@@ -94,9 +94,9 @@ def masked_message(text: str, spec: TableSpec | None, *, location: str) -> str:
 
     """
     if not has_personal_columns(spec):
-        return text
+        return message(text).masked(lambda value: value)
     assert spec is not None
-    return with_values(text, partial(_masked_value, spec=spec, location=location))
+    return message(text).masked(partial(_masked_value, spec=spec, location=location))
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+from parquetry.message import Message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlugInGroup:
@@ -23,11 +25,15 @@ class PlugInGroup:
         """Return the built-in names, then those of installed plug-ins, sorted."""
         return *self.built_in, *sorted({point.name for point in entry_points(group=self.name)})
 
-    def missing(self, name: str) -> str:
+    def missing(self, name: str) -> Message:
         """Return the message for a name that is neither built in nor installed."""
-        return (
-            f"no {self.noun} {name!r} is installed here, only {', '.join(self.known_names())}; install the "
-            f"package that provides it in the entry-point group {self.name}"
+        return Message(
+            "no {noun} {name!r} is installed here, only {known_names}; install the package that provides it "
+            "in the entry-point group {group}",
+            noun=self.noun,
+            name=name,
+            known_names=self.known_names(),
+            group=self.name,
         )
 
 

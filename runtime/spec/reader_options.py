@@ -215,7 +215,7 @@ def option_problems(file_format: str, options: Mapping[str, object]) -> Iterator
 def checked_options(file_format: str, options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with their names in lower case, or raise InvalidDataError for the first error."""
     for problem in option_problems(file_format, options):
-        raise InvalidDataError(f"{problem.summary}; {problem.hint}")
+        raise InvalidDataError("{summary}; {hint}", summary=problem.summary, hint=problem.hint)
     return {name.lower(): value for name, value in options.items()}
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from parquetry.message import Text
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 
 
@@ -91,7 +92,7 @@ class RowTestResult:
 
     name: str
     failures: tuple[int, ...] = ()
-    problem: str | None = None
+    problem: Text | None = None
     keys: FailingKeys | None = None
 
 

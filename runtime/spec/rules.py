@@ -208,11 +208,16 @@ def _check(columns: tuple[Column, ...], *, new: bool) -> None:
         if index in names:
             raise _refused(names[index])
         if broken := broken_type(parse_type(column.type)):
-            raise InvalidDataError(f"column {column.name!r}: {broken.problem}; {broken.remedy}")
+            raise InvalidDataError(
+                "column {column!r}: {problem}; {remedy}",
+                column=column.name,
+                problem=broken.problem,
+                remedy=broken.remedy,
+            )
 
 
 def _refused(broken: BrokenRule) -> InvalidDataError:
-    return InvalidDataError(f"{broken.problem}; {broken.remedy}")
+    return InvalidDataError("{problem}; {remedy}", problem=broken.problem, remedy=broken.remedy)
 
 
 def _broken_type(column_type: ColumnType, *, levels: int) -> BrokenRule | None:

@@ -174,10 +174,12 @@ def check_settings(declared: Settings, applied: Settings | None, *, place: str) 
     ]
     if changed:
         raise StalePlanError(
-            f"{EXECUTES} {place}: the target's {', '.join(changed)} can execute other code, or send rows "
-            "elsewhere, and differs from what is applied to the table; "
-            + command("plan")
-            + " shows it and "
-            + command("apply")
-            + " records it"
+            "{executes} {place}: the target's {changed} can execute other code, or send rows "
+            "elsewhere, and differs from what is applied to the table; {command} shows it and "
+            "{command2} records it",
+            executes=EXECUTES,
+            place=place,
+            changed=[*changed],
+            command=command("plan"),
+            command2=command("apply"),
         )

@@ -74,7 +74,12 @@ class TypeSyntaxError(InvalidDataError):
     def __init__(
         self, text: str, problem: str, *, remedy: str = _EXAMPLE, unknown: str | None = None
     ) -> None:
-        super().__init__(f"type {_shortened(text)!r} is not understood: {problem}; {remedy}")
+        super().__init__(
+            "type {text!r} is not understood: {problem}; {remedy}",
+            text=_shortened(text),
+            problem=problem,
+            remedy=remedy,
+        )
         self.text = text
         self.problem = problem
         self.remedy = remedy

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.parquet.small_files import read_parquet
@@ -147,13 +147,10 @@ def winning_rows(rows: pa.Table, *, refuses_ties: bool = False) -> pa.Table:
 def tied_rows(key: str) -> InvalidDataError:
     """Return the error for rows with the same key of which no rule determines the winner."""
     return InvalidDataError(
-        Message(
-            "rows with the record key ",
-            Value.record_key(key),
-            " differ, and no rule decides which of them wins, as the rows of a query have no order; let the "
-            "query return one row per key, declare an ordering column in which they differ, or accept any of "
-            "them (ties: any)",
-        )
+        "rows with the record key {key} differ, and no rule decides which of them wins, as the rows of "
+        "a query have no order; let the query return one row per key, declare an ordering column in "
+        "which they differ, or accept any of them (ties: any)",
+        key=Value.record_key(key),
     )
 
 

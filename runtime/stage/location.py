@@ -22,7 +22,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from parquetry.message import Message, Value
+from parquetry.errors import message_of
+from parquetry.message import Value
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.stage.index import ByteRange
@@ -208,7 +209,7 @@ def validated_reads(location: StageLocation, name: str) -> Iterator[Callable[[_R
         why = quoted_library_text(str(error), kind=type(error).__name__)
         where = Value.uri(location.spark_uri(name))
         raise StorageError(
-            Message("cannot read the staged rows in ", where, ": ", why, "; run again")
+            "cannot read the staged rows in {where}: {why}; run again", where=where, why=why
         ) from error
 
 
@@ -273,5 +274,7 @@ def as_storage_error(folder: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"cannot stage rows in {folder}: {error}; free space there, or set another spark.local.dir"
+            "cannot stage rows in {folder}: {error}; free space there, or set another spark.local.dir",
+            folder=folder,
+            error=message_of(error),
         ) from error

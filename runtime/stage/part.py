@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.message import Message, Value, parts_json
+from parquetry.message import Message, Value, message_json
 from parquetry.runtime.arrow.columns import values_at
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING
@@ -164,7 +164,7 @@ def stage_rows(spec: StageSpec, part: int, batches: Iterable[pa.RecordBatch]) ->
 
 def fault_batch(part: int, fault: str) -> pa.RecordBatch:
     """Return the summary of a task that could not stage its rows."""
-    row = {"part": part, "rows": 0, "fault": fault, "example": "[]"}
+    row = {"part": part, "rows": 0, "fault": fault, "example": json.dumps(message_json(Message("")))}
     return pa.RecordBatch.from_pylist([row], schema=_SUMMARY)
 
 
@@ -179,7 +179,7 @@ class _PartWriter:
         self._name = name
         self._stack = stack
         self._totals: dict[str, _Totals] = {}
-        self._faults: dict[str, tuple[int, str]] = {}
+        self._faults: dict[str, tuple[int, Message]] = {}
         self._next = part << REFERENCE_SHIFT
         self._rows: GroupedFile | None = None
         self._keys: KeysFile | None = None
@@ -220,7 +220,7 @@ class _PartWriter:
     def summary(self) -> pa.RecordBatch:
         """Return one row with the name of the files, if there are any, and one row per kind of fault."""
         rows: list[dict[str, Any]] = [
-            {"part": self._part, "rows": count, "fault": fault, "example": json.dumps(parts_json(example))}
+            {"part": self._part, "rows": count, "fault": fault, "example": json.dumps(message_json(example))}
             for fault, (count, example) in self._faults.items()
         ]
         if self._totals:
@@ -383,16 +383,23 @@ class _PartWriter:
         """Add the rows of the mask to the count of a fault. The first of them becomes its example."""
         count = pc.sum(mask).as_py() or 0
         if count:
-            before, example = self._faults.get(fault, (0, ""))
-            example = example or self._describe(table, pc.index(mask, value=True).as_py())
+            if fault not in self._faults:
+                self._faults[fault] = (0, self._describe(table, pc.index(mask, value=True).as_py()))
+            before, example = self._faults[fault]
             self._faults[fault] = (before + count, example)
 
     def _describe(self, table: pa.RecordBatch, row: int) -> Message:
         """Return a description of the row: its record key or input partition, and its table partition."""
         partition = table.column(PARTITION)[row].as_py()
         key = self._spec.key_column and table.column(self._spec.key_column)[row].as_py()
-        name = ("record key ", Value.record_key(key)) if key else (f"a row of input partition {self._part}",)
-        return Message(*name, *((" in partition ", Value.partition(partition)) if partition else ()))
+        name = (
+            Message("record key {key}", key=Value.record_key(key))
+            if key
+            else Message("a row of input partition {number}", number=self._part)
+        )
+        if not partition:
+            return name
+        return Message("{row} in partition {partition}", row=name, partition=Value.partition(partition))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.errors import failures_at
-from parquetry.message import Message, from_parts_json, joined
+from parquetry.message import Message, joined, message_from_json
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.stage.index import IndexBuilder, StageIndex
 from parquetry.runtime.stage.location import validated_reads
@@ -99,14 +99,22 @@ class StagedRows:
             found = joined(
                 "; ",
                 (
-                    Message(f"{f.description} in {f.rows} of {self.rows} rows, first in ", f.example)
+                    Message(
+                        "{description} in {rows} of {rows2} rows, first in {example}",
+                        description=f.description,
+                        rows=f.rows,
+                        rows2=self.rows,
+                        example=f.example,
+                    )
                     for f in by_kind.values()
                 ),
             )
             declared = (self.spec.declared.get(description) for description in by_kind)
             with failures_at(next(filter(None, declared), None)):
                 raise InvalidDataError(
-                    Message(subject, ": ", found, "; nothing was written: fill or filter these rows")
+                    "{subject}: {found}; nothing was written: fill or filter these rows",
+                    subject=subject,
+                    found=found,
                 )
 
 
@@ -119,7 +127,7 @@ def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> Staged
     faults = []
     for row in summary:
         if row["fault"] is not None:
-            example = from_parts_json(json.loads(row["example"]))
+            example = message_from_json(json.loads(row["example"]))
             faults.append(RowFault(description=row["fault"], rows=row["rows"], example=example))
         else:
             names[row["part"]] = row["name"]

@@ -90,15 +90,24 @@ def failure(operation: str, where: Value, error: BaseException, answer: Answer) 
         answer: The meaning of that error.
 
     """
-    prefix = (f"cannot {operation} ", where, ": ")
+    failed = Message("cannot {operation} {where}", operation=operation, where=where)
     reason = quoted_library_text(without_secrets(str(error)), kind=type(error).__name__)
     if answer.no_bucket:
-        return StorageError(Message(*prefix, "there is no such bucket; create it"))
+        return StorageError("{failed}: there is no such bucket; create it", failed=failed)
     if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         code = f" ({answer.code})" if answer.code else ""
-        return StorageError(Message(*prefix, reason, f"{code}; grant these credentials the permission"))
+        return StorageError(
+            "{failed}: {reason}{code}; grant these credentials the permission",
+            failed=failed,
+            reason=reason,
+            code=code,
+        )
     if isinstance(error, FileNotFoundError) or answer.status == HTTPStatus.NOT_FOUND:
-        return NotFoundError(Message(*prefix, "there is no such object; check the path"))
+        return NotFoundError("{failed}: there is no such object; check the path", failed=failed)
     if answer.status is not None and isinstance(error, OSError):
         return storage_error(operation, where, error)
-    return StorageError(Message(*prefix, reason, "; check the endpoint, the credentials and the connection"))
+    return StorageError(
+        "{failed}: {reason}; check the endpoint, the credentials and the connection",
+        failed=failed,
+        reason=reason,
+    )

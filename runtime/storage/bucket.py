@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.quoting import quoted_library_text
@@ -209,13 +209,10 @@ class BucketStore(ObjectStore):
                 if expired:
                     reason = quoted_library_text(str(error), kind=type(error).__name__)
                     raise UnknownOutcomeError(
-                        Message(
-                            "cannot tell if ",
-                            where,
-                            " was written: ",
-                            reason,
-                            "; restore the connection, then run again",
-                        )
+                        "cannot tell if {where} was written: {reason}; restore the connection, then "
+                        "run again",
+                        where=where,
+                        reason=reason,
                     ) from error
             else:
                 return PutOutcome.WON
@@ -339,8 +336,12 @@ class BucketStore(ObjectStore):
                 why = (
                     f"{error.name} is not installed, which {driver.store} needs" if error.name else str(error)
                 )
-                msg = f"cannot open {self.uri}: {why}; run {shell.named('pip', 'install', driver.package)}"
-                raise StorageError(msg) from error
+                raise StorageError(
+                    "cannot open {uri}: {why}; run {named}",
+                    uri=self.uri,
+                    why=why,
+                    named=shell.named("pip", "install", driver.package),
+                ) from error
             self._connection = (os.getpid(), filesystem)
         return self._connection[1]
 

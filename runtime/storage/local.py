@@ -24,7 +24,7 @@ from parquetry.confined_folder import (
     identity_of,
     sync_folder,
 )
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
@@ -54,12 +54,13 @@ class LocalStore(ObjectStore):
 
     def __init__(self, root: str, allowed: Allowed = NOTHING_ALLOWED) -> None:
         if "\0" in root:
-            raise StorageError(f"the location {root!r} contains a NUL byte; choose another one")
+            raise StorageError("the location {root!r} contains a NUL byte; choose another one", root=root)
         encoding = sys.getfilesystemencoding()
         if encoding != "utf-8":
             raise StorageError(
-                f"this Python encodes file names as {encoding}, but tables need UTF-8; start it with "
-                "PYTHONUTF8=1 in the environment"
+                "this Python encodes file names as {encoding}, but tables need UTF-8; start it with "
+                "PYTHONUTF8=1 in the environment",
+                encoding=encoding,
             )
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
         self._allowed = allowed
@@ -175,11 +176,10 @@ class LocalStore(ObjectStore):
                 except OSError as error:
                     where = Value.uri(str(self.root / path))
                     raise UnknownOutcomeError(
-                        Message(
-                            where,
-                            " was written, but may not survive a power failure: ",
-                            f"{error.strerror}; check the disk",
-                        )
+                        "{where} was written, but may not survive a power failure: {strerror}; check "
+                        "the disk",
+                        where=where,
+                        strerror=error.strerror,
                     ) from error
         return PutOutcome.WON if is_mine else self._outcome_for_existing(path, nonce)
 
@@ -328,12 +328,9 @@ class LocalStore(ObjectStore):
             if error.errno not in _NO_LINKS or not os.access(".", os.W_OK, dir_fd=folder):
                 raise
             raise StorageError(
-                Message(
-                    "cannot write ",
-                    Value.uri(str(self.root / path)),
-                    ": its file system does not support hard links, which keep two writers apart; choose a "
-                    "location on a file system that does",
-                )
+                "cannot write {uri}: its file system does not support hard links, which keep two "
+                "writers apart; choose a location on a file system that does",
+                uri=Value.uri(str(self.root / path)),
             ) from error
         return True
 

@@ -50,11 +50,12 @@ def open_store(
 
             return GcsStore(*_bucket(text, match["rest"]), options or {}, allowed)
         case scheme:
-            msg = (
-                f"cannot open {text}: the scheme {scheme!r} is not supported; "
-                "use a local path, file:, s3:, s3a: or gs:"
+            raise StorageError(
+                "cannot open {text}: the scheme {scheme!r} is not supported; use a local path, file:, "
+                "s3:, s3a: or gs:",
+                text=text,
+                scheme=scheme,
             )
-            raise StorageError(msg)
 
 
 def _bucket(text: str, rest: str) -> tuple[str, str]:
@@ -64,16 +65,20 @@ def _bucket(text: str, rest: str) -> tuple[str, str]:
     """
     bucket, _, prefix = rest.removeprefix("//").partition("/")
     if not bucket:
-        msg = f"cannot open {text}: it does not name a bucket; write {text.partition(':')[0]}://bucket/folder"
-        raise StorageError(msg)
+        raise StorageError(
+            "cannot open {text}: it does not name a bucket; write {partition}://bucket/folder",
+            text=text,
+            partition=text.partition(":")[0],
+        )
     return bucket, prefix.strip("/")
 
 
 def _local_path(text: str, rest: str) -> str:
     path = re.sub(r"^//(localhost)?(?=/)", "", rest)
     if not path.startswith("/") or path.startswith("//"):
-        msg = f"cannot open {text}: it is not an absolute local path; write file:///folder/table"
-        raise StorageError(msg)
+        raise StorageError(
+            "cannot open {text}: it is not an absolute local path; write file:///folder/table", text=text
+        )
     return path
 
 
@@ -96,8 +101,8 @@ def probe_put_if_absent(store: ObjectStore, path: str) -> None:
     finally:
         store.delete(path)
     if outcomes[1] is not PutOutcome.LOST or kept != nonces[0]:
-        msg = (
-            f"the store of {store.uri} does not honour conditional puts, so a second "
-            "writer would overwrite a commit; use a store that does"
+        raise StorageError(
+            "the store of {table} does not honour conditional puts, so a second writer would overwrite "
+            "a commit; use a store that does",
+            table=store.uri,
         )
-        raise StorageError(msg)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from parquetry.errors import ParquetryError, message_of
-from parquetry.message import Message, Value
+from parquetry.message import Message, Text, Value, in_full
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.quoting import quoted_library_text
 
@@ -45,7 +45,7 @@ LATE_FAILURES: Final = (ParquetryError, OSError)
 
 
 @contextmanager
-def logging_failures(where: str, what: str, *, shown: Callable[[str], str] = str) -> Iterator[None]:
+def logging_failures(where: str, what: str, *, shown: Callable[[Message], Text] = in_full) -> Iterator[None]:
     """Yield to a block of cleanup that follows a commit, and log its failure instead of raising it.
 
     The next clean or writer repeats the cleanup. The log contains the warning ``<where>: <what>: <reason>``.
@@ -74,7 +74,13 @@ def storage_error(operation: str, where: Value, error: OSError) -> StorageError:
     )
     remedy = _REMEDIES.get(error.errno or 0, _DEFAULT_REMEDY)
     kind = NotFoundError if isinstance(error, FileNotFoundError) else StorageError
-    failure = kind(Message(f"cannot {operation} ", where, ": ", reason, f"; {remedy}"))
+    failure = kind(
+        "cannot {operation} {where}: {reason}; {remedy}",
+        operation=operation,
+        where=where,
+        reason=reason,
+        remedy=remedy,
+    )
     failure.__cause__ = error
     return failure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import StorageError
 
 _GLOB_CHARACTERS = re.compile(r"([{}\[\]*?\\])")
@@ -27,12 +27,10 @@ def checked_path(path: str, *, root: str, folder: bool = False) -> str:
     segments = trimmed.split("/")
     if "\0" in trimmed or any(segment in ("", ".", "..") for segment in segments):
         raise StorageError(
-            Message(
-                "the path ",
-                Value.file(path, quoted=True),
-                f" does not stay below {root}; use a relative path whose parts "
-                "are neither empty nor '.' nor '..'",
-            )
+            "the path {file} does not stay below {root}; use a relative path whose parts are neither "
+            "empty nor '.' nor '..'",
+            file=Value.file(path, quoted=True),
+            root=root,
         )
     return trimmed
 

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Final
 
 from parquetry.confined_folder import open_regular
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import TooLargeError
 
 MOST_BYTES: Final = 1 << 30
@@ -28,7 +28,7 @@ def check_size(where: Value, size_bytes: int, *, most_bytes: int) -> None:
     """Raise TooLargeError if the object has more than ``most_bytes`` bytes."""
     if size_bytes > most_bytes:
         what = f"it has {size_bytes:,} bytes or more, and at most {most_bytes:,} are read"
-        raise TooLargeError(Message("cannot read ", where, f": {what}; restore it from a copy"))
+        raise TooLargeError("cannot read {where}: {what}; restore it from a copy", where=where, what=what)
 
 
 class _ReadBudget:

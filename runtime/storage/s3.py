@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.storage.answers import Answer
@@ -124,13 +124,9 @@ class S3Store(BucketStore):
             answer = self._call("delete_objects", Delete={"Objects": batch, "Quiet": True})
             for failed in answer.get("Errors", ()):
                 raise StorageError(
-                    Message(
-                        "cannot delete ",
-                        Value.uri(f"s3://{self.bucket}/{failed.get('Key')}"),
-                        ": ",
-                        quoted_library_text(str(failed.get("Message")), kind=str(failed.get("Code"))),
-                        "; grant s3:DeleteObject",
-                    )
+                    "cannot delete {uri}: {reason}; grant s3:DeleteObject",
+                    uri=Value.uri(f"s3://{self.bucket}/{failed.get('Key')}"),
+                    reason=quoted_library_text(str(failed.get("Message")), kind=str(failed.get("Code"))),
                 )
 
     def _date(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from parquetry.message import Message
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.spec.key_generator import KeyGenerator
 from parquetry.runtime.table.admission_to_read import check_readable
@@ -50,7 +51,7 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
     check_declared_spec(handle.store.uri, handle.owner, handle.applied, handle.spec)
     check_readable(handle.store, handle.config)
     for problem in writing_problems(handle.config):
-        raise UnsupportedTableError(f"{handle.store.uri}: {problem}")
+        raise UnsupportedTableError("{table}: {problem}", table=handle.store.uri, problem=problem)
     _check_schema(handle, timeline)
     ahead = ahead_ms(timeline, handle.config.timezone, now_ms)
     if ahead > MAX_CLOCK_SKEW_MS:
@@ -127,31 +128,36 @@ def _key_generator_problems(config: TableConfig) -> Iterator[str]:
 def _check_schema(handle: TableHandle, timeline: Timeline) -> None:
     if _MILLISECONDS in (recorded_schema(timeline, handle.config) or ""):
         raise UnsupportedTableError(
-            f"{handle.store.uri}: its schema has timestamp-millis, and readers would take the microseconds "
-            f"that are written here for milliseconds; rewrite the table with timestamp-micros"
+            "{table}: its schema has timestamp-millis, and readers would take the microseconds that "
+            "are written here for milliseconds; rewrite the table with timestamp-micros",
+            table=handle.store.uri,
         )
     if not timeline.completed_writes:
         return
     newest = timeline.completed_writes[-1]
     if timeline.commit_metadata(newest.time).extra.get(_LATEST_INTERNAL_SCHEMA):
         raise UnsupportedTableError(
-            f"{handle.store.uri}: the commit {newest.time} has a schema history "
-            f"(hoodie.schema.on.read.enable), which a write without it would cut off; "
-            f"rewrite the table without that setting"
+            "{table}: the commit {newest} has a schema history (hoodie.schema.on.read.enable), which a "
+            "write without it would cut off; rewrite the table without that setting",
+            table=handle.store.uri,
+            newest=newest.time,
         )
 
 
-def _future_instant(handle: TableHandle, timeline: Timeline, ahead: int) -> str:
+def _future_instant(handle: TableHandle, timeline: Timeline, ahead: int) -> Message:
     remedy = (
         "set TZ to the zone of the machines that write this table"
         if handle.config.timezone is Timezone.LOCAL
         else "correct the clock of this machine, or wait until then"
     )
-    return (
-        f"{handle.store.uri}: the newest instant {timeline.last_instant} is {ahead / 1000:.0f} s ahead of "
-        f"the clock (time zone of the table: {handle.config.timezone}), so readers would not see rows that "
-        "are "
-        f"written now; {remedy}"
+    return Message(
+        "{table}: the newest instant {last_instant} is {ahead:.0f} s ahead of the clock (time zone of "
+        "the table: {timezone}), so readers would not see rows that are written now; {remedy}",
+        table=handle.store.uri,
+        last_instant=timeline.last_instant,
+        ahead=ahead / 1000,
+        timezone=handle.config.timezone,
+        remedy=remedy,
     )
 
 

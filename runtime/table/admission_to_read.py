@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from parquetry.message import Message
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TableConfig
@@ -22,36 +23,49 @@ def check_readable(store: ObjectStore, config: TableConfig) -> None:
         raise UnsupportedTableError(_other_version(store, config))
     if config.table_type != COPY_ON_WRITE:
         raise UnsupportedTableError(
-            f"{store.uri}: hoodie.table.type={config.table_type}; only {COPY_ON_WRITE} is supported: "
-            f"write it into a new copy-on-write table with Hudi"
+            "{table}: hoodie.table.type={table_type}; only {copy_on_write} is supported: write it into "
+            "a new copy-on-write table with Hudi",
+            table=store.uri,
+            table_type=config.table_type,
+            copy_on_write=COPY_ON_WRITE,
         )
     if config.bootstrap_base_path is not None:
         raise UnsupportedTableError(
-            f"{store.uri}: bootstrapped from {config.bootstrap_base_path} (hoodie.bootstrap.base.path), so "
-            f"some rows are outside the table; write it into a new table with Hudi"
+            "{table}: bootstrapped from {bootstrap_base_path} (hoodie.bootstrap.base.path), so some "
+            "rows are outside the table; write it into a new table with Hudi",
+            table=store.uri,
+            bootstrap_base_path=config.bootstrap_base_path,
         )
     if config.base_file_format != "PARQUET":
         raise UnsupportedTableError(
-            f"{store.uri}: hoodie.table.base.file.format={config.base_file_format}; only PARQUET is "
-            f"supported: write it into a new table with Hudi"
+            "{table}: hoodie.table.base.file.format={base_file_format}; only PARQUET is supported: "
+            "write it into a new table with Hudi",
+            table=store.uri,
+            base_file_format=config.base_file_format,
         )
 
 
-def _other_version(store: ObjectStore, config: TableConfig) -> str:
+def _other_version(store: ObjectStore, config: TableConfig) -> Message:
     prefix = f"{store.uri}: table version {config.version}, timeline layout {config.layout}"
     if config.version < TABLE_VERSION:
-        return (
-            f"{prefix}; only version {TABLE_VERSION} is supported: upgrade it by a write with Hudi 0.15, or "
-            f"1.x with hoodie.write.table.version={TABLE_VERSION}"
+        return Message(
+            "{prefix}; only version {table_version} is supported: upgrade it by a write with Hudi "
+            "0.15, or 1.x with hoodie.write.table.version={table_version}",
+            prefix=prefix,
+            table_version=TABLE_VERSION,
         )
     newest = _newest_of_layout_2(store)
     upgraded = f" (newest completed instant there: {newest})" if newest else ""
-    return (
-        f"{prefix}; a Hudi 1.x writer has upgraded it{upgraded}. Downgrade it with Hudi's own "
-        f"CALL downgrade_table(table => '{config.name}', to_version => 'SIX') and "
-        f"CALL delete_metadata_table(table => '{config.name}'), and give every Hudi writer "
-        f"hoodie.write.table.version={TABLE_VERSION}, hoodie.write.auto.upgrade=false and "
-        f"hoodie.metadata.enable=false"
+    return Message(
+        "{prefix}; a Hudi 1.x writer has upgraded it{upgraded}. Downgrade it with Hudi's own CALL "
+        "downgrade_table(table => '{config}', to_version => 'SIX') and CALL "
+        "delete_metadata_table(table => '{config}'), and give every Hudi writer "
+        "hoodie.write.table.version={table_version}, hoodie.write.auto.upgrade=false and "
+        "hoodie.metadata.enable=false",
+        prefix=prefix,
+        upgraded=upgraded,
+        config=config.name,
+        table_version=TABLE_VERSION,
     )
 
 

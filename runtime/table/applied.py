@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from parquetry.message import command, phrase, run
+from parquetry.errors import message_of
+from parquetry.message import Message, Text, command, phrase, run
 from parquetry.runtime.errors import (
     CorruptTableError,
     ForeignTableError,
@@ -70,18 +71,17 @@ class OwnershipConflict:
     """
 
     code: str
-    reason: str
-    remedy: str | None = None
+    reason: Text
+    remedy: Text | None = None
 
-    def remedy_for(self, file: str = "its file") -> str:
+    def remedy_for(self, file: str = "its file") -> Text:
         """Return the remedy. ``file`` is the name of the spec file that declares the table."""
         if self.remedy is not None:
             return self.remedy
-        adopting = run("adopt", "LOCATION")
-        return (
-            f"give the table another location, or remove {file}, "
-            + adopting
-            + " and restore from it what you want"
+        return Message(
+            "give the table another location, or remove {file}, {adopting} and restore from it what you want",
+            file=file,
+            adopting=run("adopt", "LOCATION"),
         )
 
 
@@ -199,17 +199,20 @@ def check_declared_spec(
         return
     if applied is None or spec is None:
         raise StalePlanError(
-            f"{DRIFT_CODE} {location}: no spec is applied to the table; run "
-            + command("plan")
-            + " and apply it"
+            "{drift_code} {location}: no spec is applied to the table; run {command} and apply it",
+            drift_code=DRIFT_CODE,
+            location=location,
+            command=command("plan"),
         )
     if rules_digest(spec) != owner.rules:
         raise StalePlanError(
-            f"{DRIFT_CODE} {location}: the applied record {applied.number} differs from the spec that the "
-            "project "
-            "declared when this command started; if it was applied meanwhile, run again, else run "
-            + command("plan")
-            + " and apply it, or find out who wrote the record"
+            "{drift_code} {location}: the applied record {number} differs from the spec that the "
+            "project declared when this command started; if it was applied meanwhile, run again, else "
+            "run {command} and apply it, or find out who wrote the record",
+            drift_code=DRIFT_CODE,
+            location=location,
+            number=applied.number,
+            command=command("plan"),
         )
 
 
@@ -250,9 +253,11 @@ def ownership_conflict(
     return OwnershipConflict(
         code="SC504",
         reason=f"is applied for target {applied.target!r}, not {owner.target!r}",
-        remedy="give it another location at each target, or "
-        + phrase(f"use --target {applied.target}", called=f"load target {applied.target!r}")
-        + "; if its target is no longer declared, `apply` takes the table over",
+        remedy=Message(
+            "give it another location at each target, or {option}; if its target is no longer declared, "
+            "`apply` takes the table over",
+            option=phrase(f"use --target {applied.target}", called=f"load target {applied.target!r}"),
+        ),
     )
 
 
@@ -266,7 +271,11 @@ def check_owner(
     conflict = None if owner is None else ownership_conflict(owner, project=project, applied=applied)
     if conflict is not None:
         raise ForeignTableError(
-            f"{conflict.code} the table at {location} {conflict.reason}", conflict.remedy_for()
+            "{code} the table at {location} {reason}; {remedy_for}",
+            code=conflict.code,
+            location=location,
+            reason=conflict.reason,
+            remedy_for=conflict.remedy_for(),
         )
 
 
@@ -437,8 +446,12 @@ def write_applied(
     if winner_key == (digest, plan_id, forgotten, target, settings):
         return winner
     raise StalePlanError(
-        f"{store.uri}: record {number} was applied by another user or process (plan {winner.plan_id}, "
-        f"commit {winner.git_commit}); plan again"
+        "{table}: record {number} was applied by another user or process (plan {plan_id}, commit "
+        "{git_commit}); plan again",
+        table=store.uri,
+        number=number,
+        plan_id=winner.plan_id,
+        git_commit=winner.git_commit,
     )
 
 
@@ -489,12 +502,14 @@ def _record_from_bytes(content: bytes, number: int, *, location: str) -> Applied
     )
 
 
-def _spec(value: Any, location: str, *, remedy: str) -> tuple[TableSpec, str]:
+def _spec(value: Any, location: str, *, remedy: Text) -> tuple[TableSpec, str]:
     """Return the spec in a record, and its digest. Fields that older versions did not write have defaults."""
     try:
         return _read_spec(json.dumps(value))
     except InvalidDataError as error:
-        raise CorruptTableError(f"{location}: {error}; {remedy}") from error
+        raise CorruptTableError(
+            "{location}: {error}; {remedy}", location=location, error=message_of(error), remedy=remedy
+        ) from error
 
 
 @lru_cache(maxsize=64)
@@ -530,7 +545,7 @@ def record_digest(document: Mapping[str, Any]) -> str:
     return digest_of({key: value for key, value in document.items() if key != "digest"})
 
 
-def _fault(document: Mapping[str, Any], location: str, *, remedy: str) -> RecordFault | None:
+def _fault(document: Mapping[str, Any], location: str, *, remedy: Text) -> RecordFault | None:
     if document.get("digest") == record_digest(document):
         return None
     format_version = document.get("format", RECORD_FORMAT)
@@ -543,7 +558,7 @@ def _fault(document: Mapping[str, Any], location: str, *, remedy: str) -> Record
     return RecordFault(
         code=RECORD_CODE,
         reason=f"{location}: its digest does not match its content, so another program changed it",
-        remedy=f"find out who did, then {remedy}",
+        remedy=Message("find out who did, then {remedy}", remedy=remedy),
     )
 
 
@@ -553,7 +568,7 @@ class _Fields:
 
     document: Mapping[str, Any]
     location: str
-    remedy: str = field(kw_only=True)
+    remedy: Text = field(kw_only=True)
 
     def required(self, name: str, kind: type[_Value]) -> _Value:
         value = self.optional(name, kind)
@@ -565,10 +580,18 @@ class _Fields:
         value = self.document.get(name)
         if value is None or type(value) is kind:
             return value
-        raise CorruptTableError(f"{self.location}: {name!r} is {value!r:.60}; {self.remedy}")
+        raise CorruptTableError(
+            "{location}: {name!r} is {value!r:.60}; {remedy}",
+            location=self.location,
+            name=name,
+            value=value,
+            remedy=self.remedy,
+        )
 
     def missing(self, name: str) -> CorruptTableError:
-        return CorruptTableError(f"{self.location}: {name!r} is missing; {self.remedy}")
+        return CorruptTableError(
+            "{location}: {name!r} is missing; {remedy}", location=self.location, name=name, remedy=self.remedy
+        )
 
 
 def _load(content: bytes, location: str) -> Mapping[str, Any]:
@@ -576,9 +599,13 @@ def _load(content: bytes, location: str) -> Mapping[str, Any]:
     format_version = document.get("format", RECORD_FORMAT)
     if not isinstance(format_version, int) or format_version > RECORD_FORMAT:
         raise UnsupportedTableError(
-            f"{location}: written by parquetry {document.get('parquetry', 'of a later version')} in format "
-            f"{format_version}; the installed parquetry {VERSION} reads formats up to {RECORD_FORMAT}; "
-            "upgrade parquetry"
+            "{location}: written by parquetry {get} in format {format_version}; the installed "
+            "parquetry {version} reads formats up to {record_format}; upgrade parquetry",
+            location=location,
+            get=document.get("parquetry", "of a later version"),
+            format_version=format_version,
+            version=VERSION,
+            record_format=RECORD_FORMAT,
         )
     return document
 

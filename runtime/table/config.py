@@ -111,7 +111,10 @@ def _required(raw: Mapping[str, str], key: str, location: str) -> str:
     value = raw.get(key)
     if not value:
         raise CorruptTableError(
-            f"{location}/{PROPERTIES_PATH}: {key} is missing; restore the file from a copy"
+            "{location}/{properties_path}: {key} is missing; restore the file from a copy",
+            location=location,
+            properties_path=PROPERTIES_PATH,
+            key=key,
         )
     return value
 
@@ -120,7 +123,11 @@ def _number(raw: Mapping[str, str], key: str, default: int, location: str) -> in
     value = raw.get(key, str(default)).strip()
     if not (value.isascii() and value.isdigit()):
         raise CorruptTableError(
-            f"{location}/{PROPERTIES_PATH}: {key}={value} is not a number; restore the file from a copy"
+            "{location}/{properties_path}: {key}={value} is not a number; restore the file from a copy",
+            location=location,
+            properties_path=PROPERTIES_PATH,
+            key=key,
+            value=value,
         )
     return int(value)
 
@@ -129,7 +136,11 @@ def _timezone(raw: Mapping[str, str], location: str) -> Timezone:
     value = raw.get(TIMEZONE_KEY, Timezone.LOCAL).strip().upper()
     if value not in list(Timezone):
         raise CorruptTableError(
-            f"{location}/{PROPERTIES_PATH}: {TIMEZONE_KEY}={value} is neither UTC nor LOCAL; "
-            f"restore the file from a copy"
+            "{location}/{properties_path}: {timezone_key}={value} is neither UTC nor LOCAL; restore "
+            "the file from a copy",
+            location=location,
+            properties_path=PROPERTIES_PATH,
+            timezone_key=TIMEZONE_KEY,
+            value=value,
         )
     return Timezone(value)

@@ -32,8 +32,10 @@ def read_consistently(
         if not _was_cleaned_meanwhile(view, changes.end):
             return changes, result
     raise ConflictError(
-        f"{handle.store.uri} was cleaned {_ATTEMPTS} times while its folders were listed, so that rows might "
-        "be missing; read again, or keep more with retention.clean"
+        "{table} was cleaned {attempts} times while its folders were listed, so that rows might be "
+        "missing; read again, or keep more with retention.clean",
+        table=handle.store.uri,
+        attempts=_ATTEMPTS,
     )
 
 

@@ -97,11 +97,15 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
     check_faults(identity, None)
     if identity.project != project:
         raise StalePlanError(
-            f"{store.uri}: the table belongs to project {identity.project!r}, not {project!r}; "
-            f"choose another location"
+            "{table}: the table belongs to project {project!r}, not {project2!r}; choose another location",
+            table=store.uri,
+            project=identity.project,
+            project2=project,
         )
     if identity.spec is None or identity.spec.to_json() != spec.to_json():
-        raise StalePlanError(f"{store.uri}: another process created the table with another spec; plan again")
+        raise StalePlanError(
+            "{table}: another process created the table with another spec; plan again", table=store.uri
+        )
     return identity
 
 
@@ -163,8 +167,8 @@ def check_new_spec(spec: TableSpec) -> None:
     """Raise InvalidDataError, naming the invalid part, if no table may be created from the spec."""
     if not _NAME.fullmatch(spec.name):
         raise InvalidDataError(
-            f"table name {spec.name!r}: use ASCII letters, digits, '_', '-' and '.', which every reader "
-            "accepts"
+            "table name {spec!r}: use ASCII letters, digits, '_', '-' and '.', which every reader accepts",
+            spec=spec.name,
         )
     check_new_columns(spec.columns)
     check_spec(spec)
@@ -177,7 +181,7 @@ def check_spec(spec: TableSpec) -> None:
     Rules that hold only for new tables, such as names that every reader accepts, are not checked.
     """
     if not spec.columns:
-        raise InvalidDataError(f"table {spec.name}: a table needs a column")
+        raise InvalidDataError("table {spec}: a table needs a column", spec=spec.name)
     check_columns(spec.columns)
     _check_references(spec, (Rule.MISSING, Rule.WITHIN_STRUCT))
 
@@ -186,7 +190,12 @@ def _check_references(spec: TableSpec, rules: Collection[Rule]) -> None:
     types = {column.name: parse_type(column.type) for column in spec.columns}
     for _, _, broken in broken_references(spec, types):
         if broken.rule in rules:
-            raise InvalidDataError(f"table {spec.name}: {broken.problem}; {broken.remedy}")
+            raise InvalidDataError(
+                "table {spec}: {problem}; {remedy}",
+                spec=spec.name,
+                problem=broken.problem,
+                remedy=broken.remedy,
+            )
 
 
 def _new_identity_or_refuse(store: ObjectStore) -> TableIdentity | None:
@@ -201,8 +210,10 @@ def _new_identity_or_refuse(store: ObjectStore) -> TableIdentity | None:
     identity = read_identity(store)
     if identity is None:
         raise UnsupportedTableError(
-            f"{store.uri}: there is a Hudi table {name!r} that parquetry did not create; choose another "
-            "location, or write to it from Python with parquetry.open"
+            "{table}: there is a Hudi table {name!r} that parquetry did not create; choose another "
+            "location, or write to it from Python with parquetry.open",
+            table=store.uri,
+            name=name,
         )
     return identity
 
@@ -218,8 +229,10 @@ def _refuse_leftover_files(store: ObjectStore, *, levels: int) -> None:
         for folder in folders:
             if store.stat(partition_metadata_path(folder)) is not None:
                 raise UnsupportedTableError(
-                    f"{store.uri}: there are files of a table, but its {TIMELINE_FOLDER} is missing; restore "
-                    "it from a copy, empty the folder, or choose another location"
+                    "{table}: there are files of a table, but its {timeline_folder} is missing; "
+                    "restore it from a copy, empty the folder, or choose another location",
+                    table=store.uri,
+                    timeline_folder=TIMELINE_FOLDER,
                 )
         if level < levels:
             subfolders = (path for folder in folders for path in store.list_folders(folder))
@@ -237,8 +250,12 @@ def _check_complete(store: ObjectStore, ours: Mapping[str, str]) -> bool:
     for key in _IDENTIFYING_KEYS:
         if theirs.get(key) != ours.get(key):
             raise UnsupportedTableError(
-                f"{store.uri}: during the creation of the table, another program wrote a {PROPERTIES_PATH} "
-                f"with {key}={theirs.get(key)}; choose another location"
+                "{table}: during the creation of the table, another program wrote a {properties_path} "
+                "with {key}={get}; choose another location",
+                table=store.uri,
+                properties_path=PROPERTIES_PATH,
+                key=key,
+                get=theirs.get(key),
             )
     return True
 
@@ -251,7 +268,10 @@ def _creation_input(store: ObjectStore, identity: TableIdentity) -> tuple[TableS
     check_faults(identity, None)
     if identity.spec is None or identity.first_instant is None:
         raise UnsupportedTableError(
-            f"{store.uri}: {IDENTITY_PATH} exists, but {PROPERTIES_PATH} is missing; restore it from a copy"
+            "{table}: {identity_path} exists, but {properties_path} is missing; restore it from a copy",
+            table=store.uri,
+            identity_path=IDENTITY_PATH,
+            properties_path=PROPERTIES_PATH,
         )
     return identity.spec, identity.first_instant
 
@@ -270,6 +290,8 @@ def refuse_missing_properties(store: ObjectStore, identity: TableIdentity) -> No
     later = Timeline.load(store).last_instant or first_instant
     if later > first_instant:
         raise CorruptTableError(
-            f"{store.uri}: {PROPERTIES_PATH} is missing, but there is an instant {later}; restore it from a "
-            "copy"
+            "{table}: {properties_path} is missing, but there is an instant {later}; restore it from a copy",
+            table=store.uri,
+            properties_path=PROPERTIES_PATH,
+            later=later,
         )

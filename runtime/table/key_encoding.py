@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from parquetry.message import Message, Value
+from parquetry.message import Field, Value
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.spec.key_generator import KeyEncoding
@@ -34,7 +34,7 @@ def detect_key_encoding(store: ObjectStore, view: FileSystemView, record_key: Se
         for part in view.slices(partition):
             pairs = _sample(store, part.path, field)
             if pairs:
-                return _encoding_of(pairs, field, Message(Value.uri(f"{store.uri}/{part.path}")))
+                return _encoding_of(pairs, field, Value.uri(f"{store.uri}/{part.path}"))
     return KeyEncoding.BARE
 
 
@@ -43,7 +43,7 @@ def sampled_row(store: ObjectStore, path: str, fields: Sequence[str]) -> dict[st
 
     Names of nested fields are dotted.
     """
-    place = Message(Value.uri(f"{store.uri}/{path}"))
+    place = Value.uri(f"{store.uri}/{path}")
     with store.open_input(path) as source, open_parquet(source, store.allowed, place=place) as file:
         batches = file.iter_batches(batch_size=1, columns=list(fields), use_threads=False)
         rows: list[dict[str, Any]] = next((batch.to_pylist() for batch in batches if batch.num_rows), [])
@@ -52,7 +52,7 @@ def sampled_row(store: ObjectStore, path: str, fields: Sequence[str]) -> dict[st
 
 def _sample(store: ObjectStore, path: str, field: str) -> list[tuple[str, str]]:
     """Return a few record keys, each with the text of the field from which it was made."""
-    place = Message(Value.uri(f"{store.uri}/{path}"))
+    place = Value.uri(f"{store.uri}/{path}")
     with store.open_input(path) as source, open_parquet(source, store.allowed, place=place) as file:
         batches = file.iter_batches(batch_size=_SAMPLE_ROWS, columns=[RECORD_KEY, field], use_threads=False)
         rows: list[dict[str, Any]] = next((batch.to_pylist() for batch in batches if batch.num_rows), [])
@@ -66,7 +66,7 @@ def _nested(row: object, field: str) -> object:
     return row
 
 
-def _encoding_of(pairs: Sequence[tuple[str, str]], field: str, place: str) -> KeyEncoding:
+def _encoding_of(pairs: Sequence[tuple[str, str]], field: str, place: Field) -> KeyEncoding:
     """Return PREFIXED if every key, but not its value, starts with ``field:``, or BARE if no key does."""
     prefix = f"{field}:"
     prefixed = [key.startswith(prefix) and key != value for key, value in pairs]
@@ -75,9 +75,8 @@ def _encoding_of(pairs: Sequence[tuple[str, str]], field: str, place: str) -> Ke
     if not any(prefixed):
         return KeyEncoding.BARE
     raise CorruptTableError(
-        Message(
-            place,
-            f": some record keys begin with {prefix!r} and some do not, so two writers used "
-            "different encodings; rewrite the table with one of them",
-        )
+        "{place}: some record keys begin with {prefix!r} and some do not, so two writers used "
+        "different encodings; rewrite the table with one of them",
+        place=place,
+        prefix=prefix,
     )

@@ -84,12 +84,16 @@ def read_table_properties(store: ObjectStore) -> dict[str, str]:
             return properties
         exists = True
     if not exists:
-        raise NotFoundError(f"{store.uri}: there is no {PROPERTIES_PATH}")
-    message = (
-        f"{store.uri}/{PROPERTIES_PATH}: truncated or edited: its {CHECKSUM_KEY} does not match "
-        f"the names of database and table; restore the file from a copy"
+        raise NotFoundError(
+            "{table}: there is no {properties_path}", table=store.uri, properties_path=PROPERTIES_PATH
+        )
+    raise CorruptTableError(
+        "{table}/{properties_path}: truncated or edited: its {checksum_key} does not match the names "
+        "of database and table; restore the file from a copy",
+        table=store.uri,
+        properties_path=PROPERTIES_PATH,
+        checksum_key=CHECKSUM_KEY,
     )
-    raise CorruptTableError(message)
 
 
 def update_table_properties(
@@ -117,8 +121,11 @@ def update_table_properties(
     store.put(PROPERTIES_PATH, format_properties(new, comment=comment))
     if _read(store, PROPERTIES_PATH) != new:
         raise CorruptTableError(
-            f"{store.uri}/{PROPERTIES_PATH}: another program changed it while it was replaced; "
-            f"compare it with {BACKUP_PATH} and keep the right one"
+            "{table}/{properties_path}: another program changed it while it was replaced; compare it "
+            "with {backup_path} and keep the right one",
+            table=store.uri,
+            properties_path=PROPERTIES_PATH,
+            backup_path=BACKUP_PATH,
         )
     store.delete(BACKUP_PATH)
     return new

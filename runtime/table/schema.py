@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
@@ -50,8 +50,8 @@ def live_columns(store: ObjectStore, timeline: Timeline, config: TableConfig) ->
             return columns_from_avro(schema, place=f"{store.uri}: schema of the newest commit")
         except CorruptTableError as error:
             raise CorruptTableError(
-                error.message,
-                "roll that commit back with the program that wrote it, or with `service rollback`",
+                "{reason}; roll that commit back with the program that wrote it, or with `service rollback`",
+                reason=error.message,
             ) from error
     newest = max(
         FileSystemView(store, timeline, config).all_slices(),
@@ -121,7 +121,7 @@ def _avro_columns(column: Column) -> tuple[Column, ...]:
 
 
 def _columns_of_file(store: ObjectStore, part: FileSlice) -> tuple[Column, ...]:
-    place = Message(Value.uri(f"{store.uri}/{part.path}"))
+    place = Value.uri(f"{store.uri}/{part.path}")
     with store.open_input(part.path) as source:
         schema = open_footer(source, store.allowed, place=place)[0].schema.to_arrow_schema()
     avro = (schema.metadata or {}).get(_FOOTER_KEY)

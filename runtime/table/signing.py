@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from parquetry.message import command
+from parquetry.message import Message, Text, command
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.spec.codec import canonical_json
@@ -41,15 +41,17 @@ class RecordFault:
     """The reason why the identity or the applied record of a table must not be used, and a remedy."""
 
     code: str
-    reason: str
-    remedy: str
+    reason: Text
+    remedy: Text
 
-    def __str__(self) -> str:
-        return f"{self.code} {self.reason}; {self.remedy}"
+    @property
+    def message(self) -> Message:
+        """The code, the reason and the remedy."""
+        return Message("{code} {reason}; {remedy}", code=self.code, reason=self.reason, remedy=self.remedy)
 
     def error(self) -> CorruptTableError:
         """Return the error for a caller that needs the record."""
-        return CorruptTableError(f"{self.code} {self.reason}", self.remedy)
+        return CorruptTableError(self.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +133,14 @@ def check_signed(
         raise wrong_signature(location, record_signature).error()
     if state is SignatureState.MISSING and not signs:
         raise CorruptTableError(
-            f"{SIGNATURE_CODE} {location}: record {record_signature.number} is not signed, and the project "
-            "declares "
+            "{signature_code} {location}: record {number} is not signed, and the project declares "
             "applied.signing_key: it was applied before that, or by a user without the key; run "
-            + command("plan")
-            + ", then sign what is declared with "
-            + command("apply")
+            "{command}, then sign what is declared with {command2}",
+            signature_code=SIGNATURE_CODE,
+            location=location,
+            number=record_signature.number,
+            command=command("plan"),
+            command2=command("apply"),
         )
 
 

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.errors import message_of
-from parquetry.message import Message
 from parquetry.runtime.errors import UNUSABLE, CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import (
@@ -89,8 +88,10 @@ def decode_statistics(
     try:
         table = read_parquet(pa.BufferReader(content))
         if (table.schema.metadata or {}).get(_VERSION_KEY) != _VERSION:
-            msg = f"{location} has another format version; delete it: the footers contain the same"
-            raise CorruptTableError(msg)
+            raise CorruptTableError(
+                "{location} has another format version; delete it: the footers contain the same",
+                location=location,
+            )
         indexed = _columns_by_row(table, columns)
         numbered = enumerate(table.drop_columns(["columns"]).to_pylist())
         by_path = groupby(numbered, key=lambda pair: str(pair[1]["path"]))
@@ -98,12 +99,10 @@ def decode_statistics(
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # A single changed byte can raise any of these errors, as it may change a name, a type or a value.
         raise CorruptTableError(
-            Message(
-                location,
-                " is not a complete Parquet file of statistics: ",
-                message_of(error),
-                "; delete it: the footers contain the same",
-            )
+            "{location} is not a complete Parquet file of statistics: {reason}; delete it: the footers "
+            "contain the same",
+            location=location,
+            reason=message_of(error),
         ) from error
 
 

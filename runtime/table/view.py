@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
@@ -186,8 +186,11 @@ class FileSystemView:
         else:
             return
         raise InvalidDataError(
-            f"{self._store.uri}: versions before {whole} were cleaned, so the table cannot be read as of "
-            f"{as_of}; ask for {whole} or later, and raise retention.clean to keep more"
+            "{uri}: versions before {whole} were cleaned, so the table cannot be read as of {as_of}; "
+            "ask for {whole} or later, and raise retention.clean to keep more",
+            uri=self._store.uri,
+            whole=whole,
+            as_of=as_of,
         )
 
     def cleaned_as_of(self, time: str) -> list[FileGroupId]:
@@ -227,8 +230,8 @@ class FileSystemView:
         """
         if not self._config.populate_meta_fields:
             raise UnsupportedTableError(
-                f"{self._store.uri}: hoodie.populate.meta.fields=false, so rows have no commit time; read "
-                f"the whole table"
+                "{uri}: hoodie.populate.meta.fields=false, so rows have no commit time; read the whole table",
+                uri=self._store.uri,
             )
         last = self._timeline.last_before_pending(end)
         if last is None or last <= begin:
@@ -275,14 +278,12 @@ class FileSystemView:
                 if part.path in named:
                     return part
         raise CorruptTableError(
-            Message(
-                f"{self._store.uri}: ",
-                Value.file(one.path),
-                " and ",
-                Value.file(other.path),
-                " are the same version of one file group; "
-                f"delete the one that is not in the commit {one.instant}",
-            )
+            "{uri}: {file} and {file2} are the same version of one file group; delete the one that is "
+            "not in the commit {instant}",
+            uri=self._store.uri,
+            file=Value.file(one.path),
+            file2=Value.file(other.path),
+            instant=one.instant,
         )
 
     def _touched_partitions(self, begin: str, end: str) -> list[str]:
@@ -346,10 +347,9 @@ def _slice(partition: str, info: ObjectInfo, uri: str) -> FileSlice:
     parts = info.path.rpartition("/")[2].split("_")
     if len(parts) < _NAME_PARTS or not parts[0]:
         raise CorruptTableError(
-            Message(
-                Value.uri(f"{uri}/{info.path}"),
-                ": not the name of a Hudi base file, and Hudi's readers fail on it; move it out of the table",
-            )
+            "{uri}: not the name of a Hudi base file, and Hudi's readers fail on it; move it out of "
+            "the table",
+            uri=Value.uri(f"{uri}/{info.path}"),
         )
     return FileSlice(
         partition=partition,

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from parquetry.message import Message
 from parquetry.runtime.errors import UNUSABLE, CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import OnceProperty, growing_batches, map_each
@@ -165,7 +164,10 @@ class Timeline:
         instant = self.write_at(time)
         if instant is None or not instant.is_completed:
             raise CorruptTableError(
-                f"{self._location_of(f'{time}.commit')}: there is no completed write at that time"
+                "{table}/{folder}/{time}.commit: there is no completed write at that time",
+                table=self.store.uri,
+                folder=TIMELINE_FOLDER,
+                time=time,
             )
         cached = self._contents.get(instant.file_name)
         if isinstance(cached, CommitMetadata):
@@ -357,11 +359,9 @@ class Timeline:
             return CommitMetadata.from_json(self._read(instant), place=location)
         except CorruptTableError as error:
             raise CorruptTableError(
-                Message(
-                    error.message,
-                    ". Restore the file from a copy; or delete it if that write never succeeded: "
-                    "it then counts as unfinished and is rolled back",
-                )
+                "{reason}. Restore the file from a copy; or delete it if that write never succeeded: "
+                "it then counts as unfinished and is rolled back",
+                reason=error.message,
             ) from error
 
     def _record(self, instant: Instant, record: type[_Record]) -> _Record:
@@ -373,10 +373,9 @@ class Timeline:
             decoded = record.decode(self._read(instant), place=location)
         except CorruptTableError as error:
             raise CorruptTableError(
-                Message(
-                    error.message,
-                    f". Restore the file from a copy; or delete it: {_CONSEQUENCES[instant.action]}",
-                )
+                "{reason}. Restore the file from a copy; or delete it: {consequences}",
+                reason=error.message,
+                consequences=_CONSEQUENCES[instant.action],
             ) from error
         self._contents[instant.file_name] = decoded
         return decoded
@@ -386,7 +385,8 @@ class Timeline:
             return self.store.read(instant.path)
         except NotFoundError as error:
             raise StaleTimelineError(
-                f"{self._location_of(instant.file_name)} left the timeline while it was read; run again"
+                "{location_of} left the timeline while it was read; run again",
+                location_of=self._location_of(instant.file_name),
             ) from error
 
     def _location_of(self, file_name: str) -> str:

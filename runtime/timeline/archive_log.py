@@ -19,7 +19,6 @@ from typing import Any, Final
 import fastavro
 
 from parquetry.errors import message_of
-from parquetry.message import Message
 from parquetry.runtime.errors import UNUSABLE, CorruptTableError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
@@ -188,13 +187,10 @@ def _corrupt_log_errors(place: str) -> Iterator[None]:
         yield
     except AVRO_FAILURES as error:
         raise CorruptTableError(
-            Message(
-                place,
-                ": not an archive log, or truncated (",
-                message_of(error),
-                "); restore the file from a copy, or move it away: only the history of archived instants is "
-                "lost",
-            )
+            "{place}: not an archive log, or truncated ({reason}); restore the file from a copy, or "
+            "move it away: only the history of archived instants is lost",
+            place=place,
+            reason=message_of(error),
         ) from error
 
 

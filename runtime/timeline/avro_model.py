@@ -21,7 +21,6 @@ import fastavro
 import fastavro.schema
 
 from parquetry.errors import message_of
-from parquetry.message import Message
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.codec import MAX_DEPTH
@@ -190,14 +189,18 @@ def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
         if reader.codec != "null":
             # Hudi does not compress these files. A few compressed bytes could expand to any size.
             raise CorruptTableError(
-                f"{place}: an Avro file in codec {reader.codec!r}; restore it from a copy"
+                "{place}: an Avro file in codec {codec!r}; restore it from a copy",
+                place=place,
+                codec=reader.codec,
             )
         check_bounded(reader.writer_schema)
         record = next(reader, None)
     except AVRO_FAILURES as error:
-        raise CorruptTableError(Message(place, ": not an Avro file (", message_of(error), ")")) from error
+        raise CorruptTableError(
+            "{place}: not an Avro file ({reason})", place=place, reason=message_of(error)
+        ) from error
     if not isinstance(record, dict):
-        raise CorruptTableError(f"{place}: an Avro file without a record")
+        raise CorruptTableError("{place}: an Avro file without a record", place=place)
     return record
 
 
@@ -344,10 +347,8 @@ class AvroRecord(ABC):
             return cls.from_avro(value)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise CorruptTableError(
-                Message(
-                    place,
-                    f": not a {cls.RECORD} (",
-                    quoted_library_text(repr(error), kind=type(error).__name__),
-                    ")",
-                )
+                "{place}: not a {record} ({reason})",
+                place=place,
+                record=cls.RECORD,
+                reason=quoted_library_text(repr(error), kind=type(error).__name__),
             ) from error

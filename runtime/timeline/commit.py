@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from parquetry.message import Message
+from parquetry.errors import message_of
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.codec import parsed_json
@@ -104,9 +104,13 @@ class CommitMetadata:
         try:
             document = parsed_json(content)
         except ValueError as error:
-            raise CorruptTableError(f"{place}: not JSON ({error})") from error
+            raise CorruptTableError(
+                "{place}: not JSON ({error})", place=place, error=message_of(error)
+            ) from error
         if not isinstance(document, dict):
-            raise CorruptTableError(f"{place}: a JSON object was expected, not {type(document).__name__}")
+            raise CorruptTableError(
+                "{place}: a JSON object was expected, not {name}", place=place, name=type(document).__name__
+            )
         return cls.from_document(document, place=place)
 
     @classmethod
@@ -191,5 +195,7 @@ def _member(document: Mapping[str, Any], key: str, default: _Json, place: str) -
 def _expect(value: object, like: _Json, place: str) -> _Json:
     if not isinstance(value, type(like)):
         found = quoted_library_text(f"{value!r:.80}")
-        raise CorruptTableError(Message(place, f": {type(like).__name__} was expected, not ", found))
+        raise CorruptTableError(
+            "{place}: {name} was expected, not {found}", place=place, name=type(like).__name__, found=found
+        )
     return value

@@ -163,8 +163,9 @@ def _wall_clock(time: str) -> datetime:
             pass
         else:
             return seconds + timedelta(milliseconds=int(digits[_SECONDS_LENGTH:]))
-    message = (
-        f"instant {time!r} on the timeline is not a time (yyyyMMddHHmmssSSS); "
-        f"move its files out of {TIMELINE_FOLDER} if no Hudi writer made them"
+    raise CorruptTableError(
+        "instant {time!r} on the timeline is not a time (yyyyMMddHHmmssSSS); move its files out of "
+        "{timeline_folder} if no Hudi writer made them",
+        time=time,
+        timeline_folder=TIMELINE_FOLDER,
     )
-    raise CorruptTableError(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import open_parquet
@@ -33,13 +33,13 @@ def check_null_partitions(
         for column in _null_levels(rules, path):
             if others := sum(map_each(files, partial(_rows_with_a_value, store, column))):
                 raise InvalidDataError(
-                    Message(
-                        "partition ",
-                        Value.partition(path),
-                        f" has {others} rows whose {column} is an empty text or {NULL_PARTITION}, not "
-                        "null, and they would be deleted too; delete or change them first (delete with "
-                        "match), or delete the whole partition by its path",
-                    )
+                    "partition {partition} has {others} rows whose {column} is an empty text or "
+                    "{null_partition}, not null, and they would be deleted too; delete or change them "
+                    "first (delete with match), or delete the whole partition by its path",
+                    partition=Value.partition(path),
+                    others=others,
+                    column=column,
+                    null_partition=NULL_PARTITION,
                 )
 
 
@@ -54,7 +54,7 @@ def _null_levels(rules: KeyRules, path: str) -> Iterator[str]:
 
 def _rows_with_a_value(store: ObjectStore, column: str, file: FileSlice) -> int:
     read_metadata(store, file.path)  # its error names a damaged file
-    place = Message(Value.uri(f"{store.uri}/{file.path}"))
+    place = Value.uri(f"{store.uri}/{file.path}")
     with store.open_input(file.path) as source, open_parquet(source, store.allowed, place=place) as parquet:
         if column not in parquet.schema_arrow.names:
             return 0

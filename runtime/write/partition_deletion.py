@@ -14,7 +14,6 @@ from decimal import InvalidOperation, localcontext
 from numbers import Integral
 from typing import Any, Final
 
-from parquetry.message import Message
 from parquetry.runtime.commit.damaged_files import damaged_groups
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
@@ -69,11 +68,12 @@ def delete_partitions(
     """
     if isinstance(partitions, str | Mapping):
         one = quoted_library_text(repr(partitions))
-        raise InvalidDataError(Message("expected a list of partitions, not ", one, "; pass [", one, "]"))
+        raise InvalidDataError("expected a list of partitions, not {one}; pass [{one}]", one=one)
     config = handle.config
     if not config.partition_by:
         raise InvalidDataError(
-            f"{config.name} has no partitions to delete; use insert_overwrite_table with no rows to empty it"
+            "{config} has no partitions to delete; use insert_overwrite_table with no rows to empty it",
+            config=config.name,
         )
     rules = KeyRules.of(config, named_key=False)
     kinds = column_types(handle.effective_spec(handle.timeline()).columns)
@@ -119,8 +119,10 @@ def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, 
     for name, value in typed.items():
         if value in NULL_FOLDER_TEXTS:
             raise InvalidDataError(
-                f"{name}={value!r} has no partition of its own: its rows are in that of null; delete them "
-                "with match, or the whole partition by its path"
+                "{name}={value!r} has no partition of its own: its rows are in that of null; delete "
+                "them with match, or the whole partition by its path",
+                name=name,
+                value=str(value),
             )
     return typed
 
@@ -141,11 +143,13 @@ def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue
     if converted is None:
         expected = f"a number that {kind} holds" if isinstance(kind, Decimal) else _expected(str(kind))
         raise InvalidDataError(
-            Message(
-                f"partition column {column!r} is {kind} and cannot hold ",
-                quoted_library_text(repr(value)),
-                f" of type {type(value).__name__}; pass {expected}, or give the partition by its path",
-            )
+            "partition column {column!r} is {kind} and cannot hold {reason} of type {name}; pass "
+            "{expected}, or give the partition by its path",
+            column=column,
+            kind=str(kind),
+            reason=quoted_library_text(repr(value)),
+            name=type(value).__name__,
+            expected=expected,
         )
     return converted
 

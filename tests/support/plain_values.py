@@ -11,12 +11,11 @@ import sys
 from dataclasses import fields
 from typing import Any
 
-from parquetry.errors import ParquetryError
-from parquetry.message import Message, Value
+from parquetry.errors import MessageError
+from parquetry.message import Message, Text, in_full
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup
 from parquetry.runtime.commit.conflicts import Conflict
 from parquetry.runtime.commit.outcome import CommitResult
-from parquetry.runtime.errors import RetryWrite
 from parquetry.runtime.main import JobResult
 
 _TEXTS = frozenset({"reason", "retry_reasons", "warnings"})
@@ -28,7 +27,7 @@ _OF_TABLE = re.compile(
 )
 
 
-def plain_value(text: str) -> str | None:
+def plain_value(text: Text) -> str | None:
     """Something in the plain parts of a text that looks like a partition, a record key or a base file."""
     parts = text.parts if isinstance(text, Message) else (text,)
     found = (_OF_TABLE.search(part) for part in parts if isinstance(part, str))
@@ -36,28 +35,17 @@ def plain_value(text: str) -> str | None:
 
 
 def judge_messages() -> None:
-    """From now on failures of the product that hold such a text are AssertionErrors.
+    """From now on failures of the product that hold such a text are AssertionErrors."""
+    make = MessageError.__init__
 
-    So are messages with values that it formats into another text, in which they could not be masked.
-    """
-    formatted = Message.__format__
-
-    def new(cls: type[Exception], *args: object, **_: object) -> Exception:
-        for statement in args:
-            if isinstance(statement, str) and _is_of_product() and (value := plain_value(statement)):
-                raise AssertionError(f"plain text holds {value}: {statement}")
-        return Exception.__new__(cls, *args)
-
-    def put_into_text(message: Message, how: str) -> str:
-        if _is_of_product() and any(isinstance(part, Value) for part in message.parts):
-            raise AssertionError(f"in another text, this message loses its values: {message}")
-        return formatted(message, how)
+    def made(self: MessageError, *args: Any, **fields: Any) -> None:
+        make(self, *args, **fields)
+        if _is_of_product() and (value := plain_value(self.message)):
+            raise AssertionError(f"plain text holds {value}: {self.message.in_full()}")
 
     for result in (CommitResult, ClusteringResult, UnpublishedGroup, Conflict, JobResult):
         _judge_texts_of(result)
-    ParquetryError.__new__ = new  # type: ignore[assignment]
-    RetryWrite.__new__ = new  # type: ignore[assignment]
-    Message.__format__ = put_into_text  # type: ignore[method-assign]
+    MessageError.__init__ = made  # type: ignore[method-assign]
 
 
 def _judge_texts_of(result: type) -> None:
@@ -70,9 +58,11 @@ def _judge_texts_of(result: type) -> None:
             return
         for name in _TEXTS & {field.name for field in fields(result)}:
             found = getattr(self, name)
-            for text in (found,) if isinstance(found, str) else found:
+            for text in (found,) if isinstance(found, str | Message) else found:
                 if value := plain_value(text):
-                    raise AssertionError(f"plain text of {result.__name__}.{name} holds {value}: {text}")
+                    raise AssertionError(
+                        f"plain text of {result.__name__}.{name} holds {value}: {in_full(text)}"
+                    )
 
     result.__init__ = made  # type: ignore[misc]
 

@@ -80,15 +80,23 @@ class ForgeRequest:
         _, repository = _first(environment, known.repository)
         repository = self.repository or repository
         if not repository:
-            raise UsageError(f"name the repository on {known.forge}: --repository {known.wanted}")
+            raise UsageError(
+                "name the repository on {forge}: --repository {wanted}",
+                forge=known.forge,
+                wanted=known.wanted,
+            )
         variable, token = _first(environment, known.tokens)
         if not token:
             raise UsageError(
-                f"no token for {known.forge} is set: set the variable {' or '.join(known.tokens)}"
+                "no token for {forge} is set: set the variable {tokens}",
+                forge=known.forge,
+                tokens=" or ".join(known.tokens),
             )
         if not (token.isascii() and token.isprintable()):
             raise UsageError(
-                f"{variable} is not a token of {known.forge}: no token has such characters; set it again"
+                "{variable} is not a token of {forge}: no token has such characters; set it again",
+                variable=variable,
+                forge=known.forge,
             )
         _, address = _first(environment, known.addresses)
         if kind == "gitlab":
@@ -177,8 +185,8 @@ class ForgeRequest:
         merged = commit_named(commit or workspace.tree.commit)
         if merged is None:
             raise UsageError(
-                "no commit is checked out here, or --commit is not a full commit id; name the commit that "
-                "a pull request was merged as"
+                "no commit is checked out here, or --commit is not a full commit id; name the commit "
+                "that a pull request was merged as"
             )
         project, forge = workspace.project, self.open()
         reviewed = self.reviewed(project=project.name, target=project.target.name)

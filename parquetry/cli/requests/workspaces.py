@@ -55,10 +55,11 @@ def _refuse_untrusted() -> None:
     value = os.environ.get(UNTRUSTED, "")
     if value and SWITCH.convert(value, None, None):
         raise UsageError(
-            f"{UNTRUSTED} marks the project as untrusted, and this command reads the environment and opens "
-            "what the project names; use "
-            + command("plan")
-            + ", or `validate`, `diff`, `explain` and `ls`, which open nothing"
+            "{untrusted} marks the project as untrusted, and this command reads the environment and "
+            "opens what the project names; use {command}, or `validate`, `diff`, `explain` and `ls`, "
+            "which open nothing",
+            untrusted=UNTRUSTED,
+            command=command("plan"),
         )
 
 

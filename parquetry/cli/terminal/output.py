@@ -15,6 +15,7 @@ from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.values import printable_outcome
 from parquetry.cli.terminal.wrap import wrap_lines
 from parquetry.errors import ParquetryError
+from parquetry.message import Text, texts
 from parquetry.text.printable import json_text, without_commands, without_escapes
 
 _Outcome_contra = TypeVar("_Outcome_contra", contravariant=True)
@@ -64,7 +65,7 @@ class View(Protocol[_Outcome_contra]):
 
 def json_document(view: View[_Outcome_contra], outcome: _Outcome_contra) -> str:
     """Return the outcome's JSON as indented text."""
-    return json_text(view.json(outcome), indent=2)
+    return json_text(texts(view.json(outcome)), indent=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,7 @@ class Output:
             if text:  # a reader of `ls --format name` would take an empty line for a name
                 click.echo(without_commands(text), color=self.paint.enabled)
 
-    def note(self, message: str, **facts: Any) -> None:
+    def note(self, message: Text, **facts: Any) -> None:
         """Report progress on stderr, unless --quiet is given."""
         if self.quiet:
             return
@@ -116,7 +117,7 @@ class Output:
         self.error(failure.message, exit_code=failure.exit_code)
         return failure.exit_code
 
-    def error(self, message: str, **facts: Any) -> None:
+    def error(self, message: Text, **facts: Any) -> None:
         """Report on stderr why something failed."""
         write_message(
             self.typed_options.with_options(message), log_format=self.log_format, level="error", **facts

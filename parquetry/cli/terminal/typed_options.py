@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from parquetry.message import Command, Phrase, written
+from parquetry.message import Command, Phrase, Text, in_full
 from parquetry.text import shell
 
 _SELECTING: Final = frozenset({"plan", "apply", "run", "test", "drift"})
@@ -50,9 +50,9 @@ class TypedOptions:
         base = ("--untrusted", *(("--base", self.base) if self.base else ())) if untrusted else ()
         return (*base, *(word for pair in options if pair[0] not in words for word in pair))
 
-    def with_options(self, text: str) -> str:
+    def with_options(self, text: Text) -> str:
         """Return a text; if it is a message, its commands get the options that they lack."""
-        return written(text, self.written)
+        return in_full(text, self.written)
 
     def written(self, part: Command | Phrase) -> str:
         """Return the text of a part of a message; a command gets the options that it lacks."""

@@ -8,6 +8,7 @@ from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.spec_files.accept_drift import Acceptance
 from parquetry.compiler.spec_files.adopt import Adopted
+from parquetry.message import in_full
 from parquetry.runtime.spec.codec import to_json_value
 
 
@@ -26,7 +27,8 @@ class AdoptView:
                     head,
                     *(f"  {path}: {_shown(value)}" for path, value in sorted(outcome.settings.items())),
                     *(
-                        f"  {paint.warn('left out')} {left.path}: {_shown(left.value)}, for {left.reason}"
+                        f"  {paint.warn('left out')} {left.path}: {_shown(left.value)}, "
+                        f"for {in_full(left.reason)}"
                         for left in outcome.left_out
                     ),
                 ]

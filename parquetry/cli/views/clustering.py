@@ -9,6 +9,7 @@ from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import forecast_json, forecast_lines, measured_table
 from parquetry.cli.views.scope import scope_lines, scopes_json
+from parquetry.message import in_full
 from parquetry.runtime.clustering.plan.due import ClusteringForecast, ScheduledClustering
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, ExcludedFile, PlannedGroup
@@ -28,7 +29,8 @@ class ClusteringView:
         """Return the result in a line, the groups left out, and what queries read before and after."""
         head = paint.warn("left out")
         lost = [
-            f"  {head} {_partition_name(group.partition)}: {count(group.files, 'file')}, {group.reason}"
+            f"  {head} {_partition_name(group.partition)}: {count(group.files, 'file')}, "
+            f"{in_full(group.reason)}"
             for group in self._shown(outcome).left_out
         ]
         lines = [clustering_line(outcome), *lost]
@@ -151,7 +153,7 @@ def clustering_line(result: ClusteringResult) -> str:
     """Return the result of a clustering in one line."""
     if not result.instants:
         lost = f", {count(len(result.left_out), 'group')} left out" if result.left_out else ""
-        return "; ".join([f"nothing clustered{lost}", *result.warnings])
+        return "; ".join([f"nothing clustered{lost}", *map(in_full, result.warnings)])
     before = f"{count(result.files_before, 'file')} ({human_size(result.bytes_before)})"
     parts = [
         f"{before} clustered into {result.files_after} ({human_size(result.bytes_after)})",
@@ -160,7 +162,7 @@ def clustering_line(result: ClusteringResult) -> str:
     ]
     if result.left_out:
         parts.append(f"{count(len(result.left_out), 'group')} left out")
-    return "; ".join([*parts, *result.warnings])
+    return "; ".join([*parts, *map(in_full, result.warnings)])
 
 
 def _rewritten(debt: Debt) -> str:

@@ -10,6 +10,7 @@ from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.plan.drift import CODES, Drift, TableDrift
+from parquetry.message import in_full
 from parquetry.runtime.spec.codec import to_json_value
 
 
@@ -29,7 +30,9 @@ class DriftView:
             for table in outcome
             if table.drifts
         ]
-        refused = [f"{paint.bold(table.table)}\n  {table.refusal}" for table in outcome if table.refusal]
+        refused = [
+            f"{paint.bold(table.table)}\n  {in_full(table.refusal)}" for table in outcome if table.refusal
+        ]
         return "\n\n".join([*blocks, *refused, _summary(outcome, paint)])
 
     def json(self, outcome: Sequence[TableDrift]) -> Any:
@@ -51,7 +54,7 @@ def _lines(table: TableDrift, paint: Paint, typed_options: TypedOptions) -> Iter
 
 def _help(drift: Drift, table: TableDrift, typed_options: TypedOptions) -> str:
     if drift.remedy is not None:
-        return drift.remedy
+        return in_full(drift.remedy)
     if drift.restorable:
         return f"{typed_options.named('parquetry', 'apply')} restores it"
     location = table.location if ":" in table.location or "/" in table.location else f"./{table.location}"

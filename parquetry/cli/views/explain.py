@@ -9,6 +9,7 @@ from typing import Any
 from parquetry.cli.terminal.format import columns, wrapped
 from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.reports.explain import CodeExplanation
+from parquetry.message import in_full
 from parquetry.project.model.explanation import Explanation
 from parquetry.project.model.resolved import Layer, Origin
 
@@ -57,7 +58,7 @@ class CodeView:
     def text(self, outcome: CodeExplanation, paint: Paint) -> str:
         """Return the title, the explanation and the remedy."""
         head = f"{paint.bold(outcome.code)} ({outcome.kind}): {outcome.title}"
-        return "\n".join([head, wrapped(outcome.explanation), wrapped(outcome.remedy)])
+        return "\n".join([head, wrapped(outcome.explanation), wrapped(in_full(outcome.remedy))])
 
     def json(self, outcome: CodeExplanation) -> Any:
         """Return the explanation as plain values."""

@@ -31,6 +31,7 @@ from parquetry.compiler.reports.page import (
     Verbatim,
     render_page,
 )
+from parquetry.message import in_full
 
 _HEADER = ("partition", "files", "small", "rows", "size", "smallest", "median", "largest")
 _QUERY_HEADER = ("query", "files", "row groups", "rows")
@@ -64,7 +65,7 @@ class InspectView:
         if outcome.debt is not None and not outcome.debt.is_paid:
             blocks.append(f"debt: {_debt(outcome.debt)}")
         blocks.append(_summary(totals))
-        blocks += [f"{paint.bad('warning')}: {warning}" for warning in outcome.warnings]
+        blocks += [f"{paint.bad('warning')}: {in_full(warning)}" for warning in outcome.warnings]
         return "\n\n".join(blocks)
 
     def html(self, outcome: LayoutReport) -> str:
@@ -126,7 +127,9 @@ def _facts(report: LayoutReport) -> Iterator[tuple[str, str]]:
 
 def _sections(report: LayoutReport) -> Iterator[Section]:
     if report.warnings:
-        yield Section(title="Warnings", tone=Tone.WARN, blocks=(Lines(texts=report.warnings),))
+        yield Section(
+            title="Warnings", tone=Tone.WARN, blocks=(Lines(texts=tuple(map(in_full, report.warnings))),)
+        )
     sizes = [size for partition in report.partitions for size in partition.file_sizes_bytes]
     chart = bar_chart("files, up to the size below each bar", "files", size_bars(sizes))
     if chart is not None:

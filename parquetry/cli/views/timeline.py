@@ -13,6 +13,7 @@ from parquetry.cli.views.queries import measured_cost_table, measured_table
 from parquetry.compiler.reports.history import ApplyEntry, CommitEntry, HistoryEntry, HistoryReport
 from parquetry.compiler.reports.timeline import InstantReport, TimelineReport
 from parquetry.compiler.spec_words import human_duration
+from parquetry.message import in_full
 from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY
 from parquetry.runtime.commit.publish import PLAN_KEY
 from parquetry.runtime.spec.codec import parsed_json, to_json_value
@@ -39,7 +40,10 @@ class TimelineView:
     def text(self, outcome: TimelineReport, paint: Paint) -> str:
         """Return a line per instant, within 80 columns; for a single one also its partitions and metadata."""
         return "\n\n".join(
-            [self._instants(outcome, paint), *(f"{paint.bad('warning')}: {w}" for w in outcome.warnings)]
+            [
+                self._instants(outcome, paint),
+                *(f"{paint.bad('warning')}: {in_full(w)}" for w in outcome.warnings),
+            ]
         )
 
     def _instants(self, outcome: TimelineReport, paint: Paint) -> str:
@@ -171,7 +175,9 @@ class TableHistoryView:
             lines = ["Nothing was applied or written yet."]
         if outcome.has_older:
             lines.append(f"There are older entries: -n {2 * len(outcome.entries)} shows more.")
-        return "\n".join([*lines, *(f"\n{paint.bad('warning')}: {warning}" for warning in outcome.warnings)])
+        return "\n".join(
+            [*lines, *(f"\n{paint.bad('warning')}: {in_full(warning)}" for warning in outcome.warnings)]
+        )
 
     def json(self, outcome: HistoryReport) -> Any:
         """Return the document that the schema of ``history`` describes."""
@@ -220,7 +226,7 @@ def _entry(entry: HistoryEntry) -> dict[str, Any]:
             "dirty": record.dirty,
             "target": ref.target,
             "forgotten": ref.forgotten,
-            "fault": None if record.fault is None else str(record.fault),
+            "fault": None if record.fault is None else record.fault.message,
         }
     instant = entry.instant
     return {

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.errors import message_of
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
@@ -90,7 +90,9 @@ class DryRun:
             try:
                 written = {file.stat.path: file.statistics for file in rewrite_group(context, work).files}
             except (NotFoundError, RetryWrite) as gone:
-                raise StaleTimelineError(Message(f"{self._store.uri}: ", message_of(gone))) from gone
+                raise StaleTimelineError(
+                    "{uri}: {reason}", uri=self._store.uri, reason=message_of(gone)
+                ) from gone
             made = with_pages(self._store, written, self._queries.predicates, self._queries.types)
             self._store.delete_all(written)
             forecasts.append(self._queries.forecast([known[file.path] for file in files], [*made.values()]))

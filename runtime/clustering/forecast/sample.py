@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.clustering.rewrite.order import SAMPLE_BYTES, SAMPLE_ROWS
@@ -231,7 +231,7 @@ def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], w
     first = next((file for files in groups for file in files), None)
     if first is None:
         return 1.0
-    place = Message(Value.uri(f"{store.uri}/{first.path}"))
+    place = Value.uri(f"{store.uri}/{first.path}")
     with reading(place), store.open_input(first.path) as content:
         metadata, _ = open_footer(content, store.allowed, place=place)
     chunks = [
@@ -303,7 +303,7 @@ def _draw_file(
     first: int,
 ) -> None:
     """Offer the drawn rows of a file to the sample, numbered from ``first``."""
-    place = Message(Value.uri(f"{store.uri}/{path}"))
+    place = Value.uri(f"{store.uri}/{path}")
     with reading(place), store.open_input(path) as content:
         reader = ColumnReader(content, wanted, allowed=store.allowed, place=place)
         for chunk in chunks:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
@@ -146,7 +146,7 @@ def _read(
     store: ObjectStore, path: str, number: int, schema: pa.Schema, *, most_bytes: int
 ) -> list[pa.RecordBatch]:
     """Return the rows of a row group, or no rows if it is too large."""
-    place = Message(Value.uri(f"{store.uri}/{path}"))
+    place = Value.uri(f"{store.uri}/{path}")
     with reading(place), store.open_input(path) as content:
         file = open_parquet(content, store.allowed, place=place)
         if file.metadata.row_group(number).total_byte_size > most_bytes:

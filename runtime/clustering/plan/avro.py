@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from parquetry.errors import message_of
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec, ExecutionPolicy
@@ -78,7 +79,8 @@ def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
         )
     except (ValueError, KeyError) as error:
         raise CorruptTableError(
-            f"a clustering plan has no valid execution policy ({error!r}); roll the plan back"
+            "a clustering plan has no valid execution policy ({error!r}); roll the plan back",
+            error=message_of(error),
         ) from error
 
 

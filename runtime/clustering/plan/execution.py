@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from parquetry.errors import ParquetryError, message_of
-from parquetry.message import joined
+from parquetry.message import Text, joined
 from parquetry.runtime.base_file.result import FileResult
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, sum_by_query
 from parquetry.runtime.clustering.plan.avro import (
@@ -48,7 +48,7 @@ class UnpublishedGroup:
 
     partition: str
     files: int
-    reason: str
+    reason: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class ClusteringResult(Brief):
     excluded_files: int = 0
     left_out: tuple[UnpublishedGroup, ...] = ()
     queries: tuple[MeasuredQuery, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
 
     def __add__(self, other: ClusteringResult) -> ClusteringResult:
         """Return the result of both."""
@@ -109,9 +109,14 @@ class PartlyClusteredError(PartialFailureError):
         reason = message_of(failures[0])
         if not isinstance(failures[0], ParquetryError):
             reason = quoted_library_text(str(failures[0]).strip().partition("\n")[0])
-        instants = ", ".join(result.instants)
-        done = f"{location}: clustering {instants} is committed, but a part of the run failed"
-        super().__init__(joined("", (done, ": ", reason, more)), "remove the cause, then run again")
+        super().__init__(
+            "{location}: clustering {instants} is committed, but a part of the run failed: {reason}{more}; "
+            "remove the cause, then run again",
+            location=location,
+            instants=result.instants,
+            reason=reason,
+            more=more,
+        )
         self.result = result
 
 
@@ -187,7 +192,7 @@ def masked_clustering(result: ClusteringResult, spec: TableSpec | None, *, locat
     return replace(result, left_out=tuple(left_out), warnings=warnings)
 
 
-def unpublished_group(group: RewrittenGroup, reason: str) -> UnpublishedGroup:
+def unpublished_group(group: RewrittenGroup, reason: Text) -> UnpublishedGroup:
     """Return the record of a group that was rewritten but is not published."""
     return UnpublishedGroup(partition=group.work.partition, files=len(group.work.slices), reason=reason)
 
@@ -270,6 +275,6 @@ def _share(slices: Sequence[FileSlice], group: ClusteringGroup) -> int:
     return max(sum(part.size_bytes for part in slices) // max(group.output_files, 1), 1)
 
 
-def _left_out_group(group: ClusteringGroup, reason: str) -> UnpublishedGroup:
+def _left_out_group(group: ClusteringGroup, reason: Text) -> UnpublishedGroup:
     partition = group.slices[0].partition if group.slices else ""
     return UnpublishedGroup(partition=partition, files=len(group.slices), reason=reason)

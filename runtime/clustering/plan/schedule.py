@@ -265,7 +265,10 @@ def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
     if instant not in now.pending_clusterings:
         pending = ", ".join(sorted(now.pending_clusterings)) or "none"
         raise InvalidDataError(
-            f"{store.uri}: the clustering plan {instant} is not pending; pending plans: {pending}"
+            "{table}: the clustering plan {instant} is not pending; pending plans: {pending}",
+            table=store.uri,
+            instant=instant,
+            pending=pending,
         )
     claim = read_claim(store, instant)
     write = now.write_at(instant)
@@ -273,8 +276,12 @@ def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
     if has_begun or (claim is not None and claim.purpose != SCHEDULED and is_alive(store, claim, timing)):
         who = "another program" if claim is None else str(claim.owner)
         raise ConflictError(
-            f"{store.uri}: {who} is executing the clustering {instant}; wait until it ends, or roll "
-            "it back with " + command("service", "rollback", table.name, instant)
+            "{table}: {who} is executing the clustering {instant}; wait until it ends, or roll it back "
+            "with {command}",
+            table=store.uri,
+            who=who,
+            instant=instant,
+            command=command("service", "rollback", table.name, instant),
         )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from parquetry.message import Message, Value
+from parquetry.message import Field, Value
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.model import WriteContext
@@ -128,19 +128,19 @@ def _of_order(schema: pa.Schema, order: RowOrder) -> pa.Schema:
 
 
 @contextmanager
-def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile, str]]:
+def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile, Value]]:
     """Yield the content of a file, and its name for errors."""
-    place = Message(Value.uri(f"{store.uri}/{part.path}"))
+    place = Value.uri(f"{store.uri}/{part.path}")
     try:
         content = store.open_input(part.path)
     except NotFoundError as gone:
-        raise RetryWrite(Message("a clean deleted ", place, " during the clustering")) from gone
+        raise RetryWrite("a clean deleted {place} during the clustering", place=place) from gone
     with reading(place), content:
         yield content, place
 
 
 def _widths(
-    content: pa.NativeFile, context: WriteContext, place: str, *, measurements: int
+    content: pa.NativeFile, context: WriteContext, place: Field, *, measurements: int
 ) -> Iterator[tuple[int, float]]:
     """Yield the row count and the bytes per row of some row groups, measured on their first rows."""
     reader = ColumnReader(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.message import Message, Value
+from parquetry.message import Field, Value
 from parquetry.runtime.allowed import NOTHING_ALLOWED
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.errors import NotFoundError
@@ -39,7 +39,7 @@ class KeptSample:
         """
         try:
             with store.open_input(self.path) as content:
-                place = Message(Value.uri(f"{store.uri}/{self.path}"))
+                place = Value.uri(f"{store.uri}/{self.path}")
                 return decode_sample(content, self.number, schema, most_bytes=most_bytes, place=place)
         except NotFoundError:
             return None
@@ -66,7 +66,7 @@ def encode_samples(samples: Sequence[pa.Table | None]) -> bytes | None:
 
 
 def decode_sample(
-    content: pa.NativeFile, number: int, schema: pa.Schema, *, most_bytes: int, place: str
+    content: pa.NativeFile, number: int, schema: pa.Schema, *, most_bytes: int, place: Field
 ) -> pa.Table | None:
     """Return the sample of group ``number``, or None if it has none.
 

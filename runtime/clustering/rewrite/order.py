@@ -59,7 +59,8 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
     unknown = sorted(set(execution.then) - {ENCRYPT, PRUNE})
     if unknown:
         raise InvalidDataError(
-            f"clustering.execution.then: the step {unknown[0]!r} is unknown; remove it from the spec"
+            "clustering.execution.then: the step {unknown!r} is unknown; remove it from the spec",
+            unknown=unknown[0],
         )
     if execution.strategy == STITCH:
         split = execution.split_by
@@ -67,7 +68,9 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
     execution_strategy(execution.strategy)
     if not execution.columns:
         raise InvalidDataError(
-            f"clustering.execution: {execution.strategy} needs columns; name them, or use {STITCH}"
+            "clustering.execution: {strategy} needs columns; name them, or use {stitch}",
+            strategy=execution.strategy,
+            stitch=STITCH,
         )
     return RowOrder(strategy=execution.strategy, columns=execution.columns, split_by=execution.split_by)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
@@ -290,12 +290,13 @@ class _Gathering:
         in_files = sum(file.stat.num_writes for file in files)
         if not expected == self._written.rows == in_files:
             raise ParquetryError(
-                Message(
-                    "partition ",
-                    Value.partition(self._group.partition),
-                    f": a clustering task had to write {expected} rows; it received {self._written.rows} and "
-                    f"wrote {in_files}. The group is not published; report this with the clustering spec",
-                )
+                "partition {partition}: a clustering task had to write {expected} rows; it received "
+                "{rows} and wrote {in_files}. The group is not published; report this with the "
+                "clustering spec",
+                partition=Value.partition(self._group.partition),
+                expected=expected,
+                rows=self._written.rows,
+                in_files=in_files,
             )
         yield result_rows(_counted(bucket.index, self._written.rows, self._written.fingerprint, tuple(files)))
         for message in tally_messages:

@@ -374,8 +374,8 @@ class SpillCipher:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - optional
         except ImportError:
             raise KeyUnavailableError(
-                "sorted rows of an encrypted table are encrypted on the local disk, which needs the package "
-                "cryptography; run `pip install cryptography` where tables are read and written"
+                "sorted rows of an encrypted table are encrypted on the local disk, which needs the "
+                "package cryptography; run `pip install cryptography` where tables are read and written"
             ) from None
         self._cipher: Any = AESGCM(os.urandom(32))
         self._nonce = 0

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Message
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.rewrite.stable_order import stable_order
 from parquetry.runtime.errors import InvalidDataError
@@ -77,7 +76,9 @@ def execution_strategy(name: str) -> ExecutionStrategy:
         return BUILT_IN[name]
     point = EXECUTION_STRATEGIES.entry_point(name)
     if point is None:
-        raise InvalidDataError(f"clustering.execution.strategy: {EXECUTION_STRATEGIES.missing(name)}")
+        raise InvalidDataError(
+            "clustering.execution.strategy: {missing}", missing=EXECUTION_STRATEGIES.missing(name)
+        )
     with plug_in_errors(name):
         strategy: ExecutionStrategy = point.load()
     return strategy
@@ -115,11 +116,11 @@ def plug_in_errors(name: str) -> Iterator[None]:
             raise
         reason = quoted_library_text(" ".join(str(failure).split()))
         raise InvalidDataError(
-            Message(
-                f"clustering.execution.strategy: {name!r} failed: {type(failure).__name__}: ",
-                reason,
-                "; correct the package that it comes from, or name another strategy",
-            )
+            "clustering.execution.strategy: {name!r} failed: {name2}: {reason}; correct the package "
+            "that it comes from, or name another strategy",
+            name=name,
+            name2=type(failure).__name__,
+            reason=reason,
         ) from failure
 
 
@@ -137,7 +138,7 @@ def values_of(rows: pa.Table, name: str) -> pa.ChunkedArray:
             column = pc.struct_field(column, field)
     except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, IndexError) as error:
         raise InvalidDataError(
-            f"clustering.execution: the table has no column {name!r}; choose an existing column"
+            "clustering.execution: the table has no column {name!r}; choose an existing column", name=name
         ) from error
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
@@ -256,12 +256,12 @@ def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:
     """Raise InvalidDataError if there are too many values of ``split_by``."""
     if values > _MOST_VALUES:
         raise InvalidDataError(
-            Message(
-                "clustering.execution.split_by: rows of partition ",
-                Value.partition(group.partition),
-                f" have more than {_MOST_VALUES:,} different values of {', '.join(order.split_by)}, and each "
-                "value takes at least one file; name columns with fewer values",
-            )
+            "clustering.execution.split_by: rows of partition {partition} have more than "
+            "{most_values:,} different values of {split_by}, and each value takes at least one file; "
+            "name columns with fewer values",
+            partition=Value.partition(group.partition),
+            most_values=_MOST_VALUES,
+            split_by=[*order.split_by],
         )
 
 
@@ -273,14 +273,15 @@ def _check(
     if len(counts) == 1 and read_tally.fingerprint == written_tally.fingerprint:
         return
     raise ParquetryError(
-        Message(
-            "partition ",
-            Value.partition(group.partition),
-            f": the clustering of {rows} rows read {read_tally.rows + copied} rows with the fingerprint "
-            f"{read_tally.fingerprint:x} and wrote {in_files} rows with the fingerprint "
-            f"{written_tally.fingerprint:x}. They are not the same rows, so the group is not published; "
-            "report this with the clustering spec",
-        )
+        "partition {partition}: the clustering of {rows} rows read {rows2} rows with the fingerprint "
+        "{fingerprint:x} and wrote {in_files} rows with the fingerprint {fingerprint2:x}. They are not "
+        "the same rows, so the group is not published; report this with the clustering spec",
+        partition=Value.partition(group.partition),
+        rows=rows,
+        rows2=read_tally.rows + copied,
+        fingerprint=read_tally.fingerprint,
+        in_files=in_files,
+        fingerprint2=written_tally.fingerprint,
     )
 
 
@@ -293,7 +294,9 @@ def _read_footers(context: WriteContext, group: GroupWork) -> tuple[int, int, fr
     try:
         footers = [read_metadata(context.store, part.path) for part in group.slices]
     except NotFoundError as gone:
-        raise RetryWrite(Message("a clean deleted a file during the clustering: ", gone.message)) from gone
+        raise RetryWrite(
+            "a clean deleted a file during the clustering: {reason}", reason=gone.message
+        ) from gone
     kept = [small_dictionaries(footer, context.schema) for footer in footers if footer.num_rows]
     shared = frozenset(kept[0]).intersection(*kept) if kept else frozenset[str]()
     if group.order is not None:

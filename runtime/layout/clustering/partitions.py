@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 from urllib.parse import unquote
 
+from parquetry.errors import message_of
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.model import Partitioning
 from parquetry.runtime.spec.clustering import PartitionFilter
@@ -56,7 +57,9 @@ def _compiled(regex: str) -> LinearRegex:
         return LinearRegex(regex)
     except RegexError as error:
         raise InvalidDataError(
-            f"clustering.plan.partitions.regex: {regex!r} is not a regular expression ({error}); correct it"
+            "clustering.plan.partitions.regex: {regex!r} is not a regular expression ({error}); correct it",
+            regex=regex,
+            error=message_of(error),
         ) from error
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Message
+from parquetry.message import Message, Text
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.depth import DEEP
 from parquetry.runtime.layout.clustering.model import ClusteringFile, DueReason, PlanContext
@@ -85,7 +85,7 @@ def plan_strategy(name: str) -> PlanStrategy:
         return BUILT_IN[name]
     point = PLAN_STRATEGIES.entry_point(name)
     if point is None:
-        raise InvalidDataError(f"clustering.plan.strategy: {PLAN_STRATEGIES.missing(name)}")
+        raise InvalidDataError("clustering.plan.strategy: {missing}", missing=PLAN_STRATEGIES.missing(name))
     return _checked(name, point.load)
 
 
@@ -100,7 +100,9 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
             raise
         except Exception as failure:
             reason = quoted_library_text(" ".join(str(failure).split()))
-            raise _wrong(name, Message(f"failed: {type(failure).__name__}: ", reason)) from failure
+            raise _wrong(
+                name, Message("failed: {name}: {reason}", name=type(failure).__name__, reason=reason)
+            ) from failure
         if reasons is None:
             raise _wrong(name, f"returned {type(answer).__name__}, not a mapping of file ids to reasons")
         ids = {file.file_id for file in files}
@@ -109,11 +111,9 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
                 raise _wrong(
                     name,
                     Message(
-                        "returned ",
-                        quoted_library_text(repr(why)),
-                        " for ",
-                        quoted_library_text(repr(file_id)),
-                        ", not a text for the id of a given file",
+                        "returned {reason} for {reason2}, not a text for the id of a given file",
+                        reason=quoted_library_text(repr(why)),
+                        reason2=quoted_library_text(repr(file_id)),
                     ),
                 )
         return reasons
@@ -121,13 +121,11 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
     return ask
 
 
-def _wrong(name: str, what: str) -> InvalidDataError:
+def _wrong(name: str, what: Text) -> InvalidDataError:
     return InvalidDataError(
-        Message(
-            f"clustering.plan.strategy: {name!r} ",
-            what,
-            f"; correct the package that has it in the entry-point group {PLAN_STRATEGIES.name}, or name "
-            "another "
-            "strategy",
-        )
+        "clustering.plan.strategy: {name!r} {what}; correct the package that has it in the entry-point "
+        "group {plan_strategies}, or name another strategy",
+        name=name,
+        what=what,
+        plan_strategies=PLAN_STRATEGIES.name,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import WriteResults
@@ -263,24 +263,22 @@ def check_results(plan: WritePlan, results: WriteResults, hash_sums: Mapping[str
         found = results.buckets.get(bucket.index)
         if found is None or found.consumed_rows != expected:
             raise ParquetryError(
-                Message(
-                    "partition ",
-                    Value.partition(bucket.partition),
-                    f": a task received {found.consumed_rows if found else 'none'} of its {expected} rows; "
-                    "nothing was published, run the write again",
-                )
+                "partition {partition}: a task received {detail} of its {expected} rows; nothing was "
+                "published, run the write again",
+                partition=Value.partition(bucket.partition),
+                detail=found.consumed_rows if found else "none",
+                expected=expected,
             )
         sums[bucket.partition] = (sums.get(bucket.partition, 0) + found.consumed_hash) % (1 << 64)
     for partition, expected in hash_sums.items():
         if sums[partition] != expected:
             raise ParquetryError(
-                Message(
-                    "partition ",
-                    Value.partition(partition),
-                    ": the written rows differ from the rows that arrived (sums of hashes "
-                    f"{sums[partition]:x} and {expected:x}); nothing was published; a disk or the memory "
-                    "of a worker changes data, or this is a bug: check the workers before the next run",
-                )
+                "partition {partition}: the written rows differ from the rows that arrived (sums of "
+                "hashes {sums:x} and {expected:x}); nothing was published; a disk or the memory of a "
+                "worker changes data, or this is a bug: check the workers before the next run",
+                partition=Value.partition(partition),
+                sums=sums[partition],
+                expected=expected,
             )
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.model import POSITION
 from parquetry.runtime.base_file.reader import reading
@@ -141,7 +141,7 @@ def key_columns(
     """
     if not len(wanted):
         return
-    place = Message(Value.uri(f"{store.uri}/{file.path}"))
+    place = Value.uri(f"{store.uri}/{file.path}")
     with store.open_input(file.path) as source, reading(place):
         parquet = open_parquet(source, store.allowed, place=place, pre_buffer=False)
         first = 0

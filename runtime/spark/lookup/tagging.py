@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.message import Message, Value, joined
+from parquetry.message import Message, Text, Value, joined
 from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
@@ -95,7 +95,10 @@ def read_slices(
         return frame
     resized = _resized_files(files, map_each(files, lambda file: store.stat(file.path)))
     raise _resized_error(
-        store, joined("; ", resized) or f"its files have {found:,} bytes instead of {listed:,}"
+        store,
+        joined("; ", resized)
+        if resized
+        else Message("its files have {found:,} bytes instead of {listed:,}", found=found, listed=listed),
     )
 
 
@@ -103,7 +106,7 @@ def _check_stored(store: ObjectStore, files: Sequence[FileSlice]) -> None:
     """Raise NotFoundError if a file was removed, or CorruptTableError if a file has another size."""
     now = map_each(files, lambda file: store.stat(file.path))
     if gone := [file for file, info in zip(files, now, strict=True) if info is None]:
-        raise NotFoundError(Message("files to read: ", Value.file(gone[0].path), " is gone; run again"))
+        raise NotFoundError("files to read: {file} is gone; run again", file=Value.file(gone[0].path))
     if resized := _resized_files(files, now):
         raise _resized_error(store, joined("; ", resized))
 
@@ -112,21 +115,24 @@ def _resized_files(files: Sequence[FileSlice], now: Sequence[ObjectInfo | None])
     """Return texts with the old and the new size of files that have changed, for at most ten files."""
     sizes = ((file, info.size_bytes if info else 0) for file, info in zip(files, now, strict=True))
     return [
-        Message(Value.file(file.path), f" has {size:,} bytes instead of {file.size_bytes:,}")
+        Message(
+            "{file} has {size:,} bytes instead of {size_bytes:,}",
+            file=Value.file(file.path),
+            size=size,
+            size_bytes=file.size_bytes,
+        )
         for file, size in sizes
         if size != file.size_bytes
     ][:_MOST_NAMED_FILES]
 
 
-def _resized_error(store: ObjectStore, reason: str) -> CorruptTableError:
+def _resized_error(store: ObjectStore, reason: Text) -> CorruptTableError:
     """Return the error for files that another program changed while they were read."""
     return CorruptTableError(
-        Message(
-            f"{store.uri}: ",
-            reason,
-            ": another program overwrites files while they are read; restore them from a backup, or the "
-            "table to a savepoint",
-        )
+        "{table}: {reason}: another program overwrites files while they are read; restore them from a "
+        "backup, or the table to a savepoint",
+        table=store.uri,
+        reason=reason,
     )
 
 

@@ -132,8 +132,11 @@ def _nested(found: T.DataType, column: Column) -> SparkColumn:
         check_type(kind, wanted, column.name)
     except InvalidDataError:
         raise InvalidDataError(
-            f"generated column {column.name!r} is {wanted}, which cannot hold every {kind} that its "
-            f"expression may return; cast it to {wanted} there"
+            "generated column {column!r} is {wanted}, which cannot hold every {kind} that its "
+            "expression may return; cast it to {wanted} there",
+            column=column.name,
+            wanted=str(wanted),
+            kind=str(kind),
         ) from None
     # Inside another expression, Spark refuses functions that make several rows of one.
     return F.expr(f"coalesce({convert(f'({column.generated})', kind, wanted)})")

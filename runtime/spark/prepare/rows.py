@@ -173,11 +173,13 @@ def prepare_matches(
         if name not in by_name or _find(frame.schema, name) is None:
             where = "table" if name not in by_name else "rows"
             raise InvalidDataError(
-                f"match column {name!r} is not in the {where}; match by columns that both have"
+                "match column {name!r} is not in the {where}; match by columns that both have",
+                name=name,
+                where=where,
             )
         if has_map(parse_type(by_name[name].type)):
             raise InvalidDataError(
-                f"match column {name!r} holds maps, which cannot be compared; leave it out"
+                "match column {name!r} holds maps, which cannot be compared; leave it out", name=name
             )
     with session_settings(frame.sparkSession, expression_settings(frame.sparkSession)):
         rows = _matching(frame, delete_when)
@@ -207,7 +209,9 @@ def check_control_names(names: Iterable[str], *, place: str) -> None:
     taken = [name for name in names if name.lower() in CONTROL_COLUMNS]
     if taken:
         raise InvalidDataError(
-            f"{place} have one called {taken[0]!r}, a name that writing uses itself; rename it"
+            "{place} have one called {taken!r}, a name that writing uses itself; rename it",
+            place=place,
+            taken=taken[0],
         )
 
 
@@ -220,8 +224,9 @@ def _given_key_sql(fields: Sequence[str], names: set[str], frame: DataFrame, met
     missing = [f for f in fields if f.split(".")[0] not in names]
     if fields:
         raise InvalidDataError(
-            f"the rows to delete have no column {missing[0]!r}, which is part of the record key; "
-            "pass it, or delete by match columns"
+            "the rows to delete have no column {missing!r}, which is part of the record key; pass it, "
+            "or delete by match columns",
+            missing=missing[0],
         )
     return None
 
@@ -232,8 +237,10 @@ def _meta_column_sql(schema: T.StructType, name: str) -> str:
     assert field is not None
     if not isinstance(field.dataType, T.StringType | T.NullType):
         raise InvalidDataError(
-            f"column {name!r} is {field.dataType.simpleString()} in the rows, and text in the table; "
-            "cast it to string, or pass the columns that it is made of"
+            "column {name!r} is {simplestring} in the rows, and text in the table; cast it to string, "
+            "or pass the columns that it is made of",
+            name=name,
+            simplestring=field.dataType.simpleString(),
         )
     return f"CAST({quoted(field.name)} AS STRING) AS {name}"
 
@@ -254,14 +261,17 @@ def _check_names(schema: T.StructType, columns: Sequence[Column], delete_when: s
         if name.lower() not in known:
             hint = " (a column that only delete_when needs: list it under drop)" if delete_when else ""
             raise InvalidDataError(
-                f"column {name!r} is not in the table; add it to the table's columns and apply, "
-                f"or drop it from the rows{hint}"
+                "column {name!r} is not in the table; add it to the table's columns and apply, or drop "
+                "it from the rows{hint}",
+                name=name,
+                hint=hint,
             )
     for column in columns:
         if column.name.lower() not in seen and not column.nullable and not column.generated:
             raise InvalidDataError(
-                f"column {column.name!r} is missing from the rows and may not be null; "
-                "select it, or declare it nullable"
+                "column {column!r} is missing from the rows and may not be null; select it, or declare "
+                "it nullable",
+                column=column.name,
             )
 
 
@@ -274,7 +284,7 @@ def _find(schema: T.StructType, name: str) -> T.StructField | None:
 
 def _duplicate_column_error(name: str) -> InvalidDataError:
     """Return the error for a column that the rows contain twice."""
-    return InvalidDataError(f"the rows have two columns {name!r}; rename or drop one of them")
+    return InvalidDataError("the rows have two columns {name!r}; rename or drop one of them", name=name)
 
 
 def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: bool) -> DataFrame:
@@ -285,8 +295,10 @@ def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: boo
     if by_flag and (given := _find(frame.schema, DELETE_FLAG)):
         if not isinstance(given.dataType, T.BooleanType | T.NullType):
             raise InvalidDataError(
-                f"column {given.name!r} is {given.dataType.simpleString()} in the rows, but it marks "
-                "deletes and must be boolean; make it a condition in the query, or drop it"
+                "column {given!r} is {simplestring} in the rows, but it marks deletes and must be "
+                "boolean; make it a condition in the query, or drop it",
+                given=given.name,
+                simplestring=given.dataType.simpleString(),
             )
         conditions.append(quoted(DELETE_FLAG))
     flag = (

@@ -79,7 +79,8 @@ def stage(incoming: Incoming, state: TableState, location: StageLocation) -> Sta
 def _stage_upsert(incoming: Incoming, state: TableState, location: StageLocation) -> StagedRows:
     if not state.rules.record_key:
         raise InvalidDataError(
-            f"{incoming.subject}: the table has no record_key, so rows cannot be found again; use insert"
+            "{subject}: the table has no record_key, so rows cannot be found again; use insert",
+            subject=incoming.subject,
         )
     columns = state.spec.columns
     prepared = _prepared(incoming, incoming.frame, state, hash_rows=True)

@@ -71,7 +71,9 @@ def _reader(
                 with opened as reader:
                     yield from _batches(reader, part, names)
             except RetryWrite as gone:
-                raise NotFoundError(message_of(gone), "run again to read the current files") from gone
+                raise NotFoundError(
+                    "{reason}; run again to read the current files", reason=message_of(gone)
+                ) from gone
 
     return read
 

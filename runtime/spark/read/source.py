@@ -137,13 +137,10 @@ def _check_base_path(source: Source, files: Sequence[FoundFile]) -> None:
     for file in files if folder is not None else ():
         if not bare_name(file.spark_uri).startswith(folder or ""):
             raise InvalidDataError(
-                Message(
-                    "the option basePath, ",
-                    Value.uri(base or ""),
-                    ", is not a folder above ",
-                    Value.uri(file.file.path),
-                    "; name a folder that all files of the source are below",
-                )
+                "the option basePath, {uri}, is not a folder above {uri2}; name a folder that all "
+                "files of the source are below",
+                uri=Value.uri(base or ""),
+                uri2=Value.uri(file.file.path),
             )
 
 
@@ -159,11 +156,10 @@ def _first_undeclared(names: Iterable[str], source: Source, columns: Sequence[Co
 
 def _undeclared_error(name: str, file: str | None) -> InvalidDataError:
     return InvalidDataError(
-        Message(
-            f"column {name!r} is not in the table; add it to the table's columns and apply, or drop it from "
-            "the rows (a column that only delete_when needs: list it under drop)",
-            *(() if file is None else ("; it is in ", Value.uri(file))),
-        )
+        "column {name!r} is not in the table; add it to the table's columns and apply, or drop it from the "
+        "rows (a column that only delete_when needs: list it under drop){where}",
+        name=name,
+        where="" if file is None else Message("; it is in {file}", file=Value.uri(file)),
     )
 
 
@@ -220,13 +216,11 @@ def _check_folders(names: Sequence[str], files: Sequence[FoundFile], columns: Se
             if sign and name.lower() in lacking:
                 above = file.spark_uri.split("/")[: depth - len(folders) - 1]
                 raise InvalidDataError(
-                    Message(
-                        f"the column {name!r} is in names of folders only, as for ",
-                        Value.uri(file.file.path),
-                        ", and would be null; add basePath: ",
-                        Value.uri("/".join(above)),
-                        " to the source's options to read it from there",
-                    )
+                    "the column {name!r} is in names of folders only, as for {uri}, and would be null; "
+                    "add basePath: {uri2} to the source's options to read it from there",
+                    name=name,
+                    uri=Value.uri(file.file.path),
+                    uri2=Value.uri("/".join(above)),
                 )
 
 
@@ -678,7 +672,9 @@ def _readable_avro(file: FoundFile) -> Iterator[None]:
         yield
     except AVRO_FAILURES as error:
         why = quoted_library_text(str(error), kind=type(error).__name__)
-        raise UnreadableFileError(file.file.path, Message("it is not an Avro file (", why, ")")) from error
+        raise UnreadableFileError(
+            file.file.path, Message("it is not an Avro file ({why})", why=why)
+        ) from error
 
 
 def _checked_frames(parts: Sequence[_Part]) -> list[DataFrame]:

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from parquetry.errors import ParquetryError, failures_at, message_of
-from parquetry.message import Message, Value
+from parquetry.errors import MessageError, ParquetryError, failures_at, message_of
+from parquetry.message import Message, Text, Value, joined, message
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RefusedCell
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.sources.lines import (
@@ -60,19 +60,23 @@ _MISSING_FORMAT = re.compile(r"Failed to find data source: (?P<format>\w+)|DATA_
 _MOST_PLACES = 2
 # The compressions that Python's standard library cannot read.
 _PACKED = frozenset({"deflate", "snappy", "lz4", "xz"})
-Explain: TypeAlias = Callable[[str, "str | RefusedCell"], str | None]
+Explain: TypeAlias = Callable[[str, "str | RefusedCell"], "Text | None"]
 """Explains the fault of a file from its name and Spark's error text, or from the refused cell.
 
 It returns None if Spark's own text is to be shown.
 """
 
 
-class UnreadableFileError(Exception):
+class UnreadableFileError(MessageError):
     """The error for a source file not in its declared format; :func:`source_failures` adds the source."""
 
-    def __init__(self, file: str, reason: str) -> None:
+    def __init__(self, file: str, reason: Text) -> None:
         super().__init__(
-            Message(Value.uri(file), " cannot be read: ", reason, "; correct or remove the file")
+            Message(
+                "{uri} cannot be read: {reason}; correct or remove the file",
+                uri=Value.uri(file),
+                reason=reason,
+            )
         )
         self.file = file
 
@@ -102,15 +106,12 @@ def unreadable_files(files: Sequence[str], error: Exception) -> InvalidDataError
     reason = quoted_library_text(_CONDITION.sub("", str(error).splitlines()[0]))
     if len(files) == 1:
         return InvalidDataError(
-            Message(
-                Value.uri(files[0]),
-                " cannot be read: ",
-                reason,
-                "; correct the file, or the source's options",
-            )
+            "{uri} cannot be read: {reason}; correct the file, or the source's options",
+            uri=Value.uri(files[0]),
+            reason=reason,
         )
     return InvalidDataError(
-        Message("the files cannot be read together: ", reason, "; correct them, or the source's options")
+        "the files cannot be read together: {reason}; correct them, or the source's options", reason=reason
     )
 
 
@@ -170,32 +171,41 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
     except RefusedCell as error:
         file, column, kind, text, *_ = map(str, error.args)
         reason = explain and explain(file, error)
-        reason = reason or Message(*_of_cell(column, kind, text, is_shown=False))
-        of_rows = ("the rows of its select: ", reason, "; correct the query, or the files")
-        words = UnreadableFileError(file, reason).args if file else of_rows
-        raise InvalidDataError(Message(place, ": ", *words)) from error
+        reason = reason or _of_cell(column, kind, text, is_shown=False)
+        if file:
+            unreadable = UnreadableFileError(file, reason).message
+            raise InvalidDataError("{place}: {unreadable}", place=place, unreadable=unreadable) from error
+        raise InvalidDataError(
+            "{place}: the rows of its select: {reason}; correct the query, or the files",
+            place=place,
+            reason=reason,
+        ) from error
     except UnreadableFileError as error:
         reason = explain(error.file, str(error.__cause__)) if explain and error.__cause__ else None
-        unreadable = error if reason is None else UnreadableFileError(error.file, reason)
-        raise InvalidDataError(Message(place, ": ", *unreadable.args)) from error
+        unreadable = (error if reason is None else UnreadableFileError(error.file, reason)).message
+        raise InvalidDataError("{place}: {unreadable}", place=place, unreadable=unreadable) from error
     except (InvalidDataError, NotFoundError) as error:
-        if error.message.startswith(place):
+        if str(error).startswith(place):
             raise
         setting = settings if error.declared == DELETE_WHEN else ""
         with failures_at(error.declared and f"{setting}{error.declared}"):
-            raise type(error)(Message(place, ": ", setting, error.message)) from error
+            raise type(error)(
+                Message("{place}: {setting}{reason}", place=place, setting=setting, reason=error.message)
+            ) from error
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if found := _FILE.search(text):
             reason = (explain(found["file"], text) if explain else None) or quoted_library_text(
                 _reasons(text)
             )
-            unreadable = UnreadableFileError(found["file"], reason)
-            raise InvalidDataError(Message(place, ": ", *unreadable.args)) from error
+            unreadable = UnreadableFileError(found["file"], reason).message
+            raise InvalidDataError("{place}: {unreadable}", place=place, unreadable=unreadable) from error
         if is_of_missing_format(error):
             raise InvalidDataError(
-                f"{place}: this Spark has no Avro reader; list {avro_package()} under "
-                "spark.packages of the target, or start your own session with it"
+                "{place}: this Spark has no Avro reader; list {avro_package} under spark.packages of "
+                "the target, or start your own session with it",
+                place=place,
+                avro_package=avro_package(),
             ) from error
         raise
 
@@ -243,74 +253,84 @@ def explained(
             return search(unpacked(handle, file.uri))
         return FoundLine()
 
-    def whereabouts(text: str) -> list[str | Value]:
+    def whereabouts(text: str) -> list[Message]:
         """Return the files and lines of the first two occurrences of the text."""
-        cell, left, found = SoughtCell(column=None, text=text), SEARCHED_BYTES, list[str | Value]()
+        cell, left, found = SoughtCell(column=None, text=text), SEARCHED_BYTES, list[Message]()
         for file in files if text else ():
             left -= file.file.size_bytes
             if left < 0:
                 break
             place = searched(file.uri, lambda of: find_cell(of, cell, kind=source.format, options=options))
             if place.line is not None:
-                joint = ", and in " if found else "; this text is in "
-                found += [joint, Value.uri(file.file.path), f", line {place.line}"]
-            if len(found) == 3 * _MOST_PLACES:
+                found.append(Message("{file}, line {line}", file=Value.uri(file.file.path), line=place.line))
+            if len(found) == _MOST_PLACES:
                 break
         return found
 
-    def explain(name: str, error: str | RefusedCell) -> str | None:
+    def explain(name: str, error: str | RefusedCell) -> Message | None:
         if isinstance(error, RefusedCell):
             _, column, kind, text, *_ = map(str, error.args)
             if not name:
-                return Message(*_of_cell(column, kind, text, is_shown=is_shown), *whereabouts(text))
+                return Message(
+                    "{cell}{joint}{places}",
+                    cell=_of_cell(column, kind, text, is_shown=is_shown),
+                    joint="; this text is in " if (places := whereabouts(text)) else "",
+                    places=joined(", and in ", places),
+                )
             cell = SoughtCell(column=column, text=text)
             place = searched(name, lambda file: find_cell(file, cell, kind=source.format, options=options))
-            return _with_line(place, *_of_cell(column, kind, text, is_shown=is_shown))
+            return _with_line(place, _of_cell(column, kind, text, is_shown=is_shown))
         if found := _FIELD.search(error):
             cell = SoughtCell(column=found["field"], text=found["value"])
             place = searched(name, lambda file: find_cell(file, cell, kind=source.format, options=options))
             types = {column.name.lower(): column.type for column in columns}
             kind = types.get(found["field"].lower(), "of its type")
-            return _with_line(place, *_of_cell(found["field"], kind, found["value"], is_shown=is_shown))
+            return _with_line(place, _of_cell(found["field"], kind, found["value"], is_shown=is_shown))
         if not any(sign in error for sign in (_MALFORMED, _WITH_ROW, _MALFORMED_CSV, _STRAY_QUOTE)):
             return None
         place = searched(name, lambda file: find_malformed(file, kind=source.format, options=options))
-        return _with_line(place, *_of_record(error, is_shown=is_shown))
+        return _with_line(place, _of_record(error, is_shown=is_shown))
 
     return explain
 
 
-def _of_value(error: RefusedCell, *, is_shown: bool) -> str:
+def _of_value(error: RefusedCell, *, is_shown: bool) -> Message:
     """Return the message about a value that a conversion refused."""
     _, column, kind, text, *row = map(str, error.args)
-    return Message(*(f"row {number}, " for number in row), *_of_cell(column, kind, text, is_shown=is_shown))
+    cell = _of_cell(column, kind, text, is_shown=is_shown)
+    return Message("row {row}, {cell}", row=row, cell=cell) if row else cell
 
 
-def _of_record(error: str, *, is_shown: bool) -> tuple[str, ...]:
+def _of_record(error: str, *, is_shown: bool) -> Text:
     """Return the message about a malformed record."""
     if _STRAY_QUOTE in error:
         return (
-            "a quote within quotes is not doubled, or text follows the closing quote; correct it, ",
-            "or declare quote and escape in the source's options",
+            "a quote within quotes is not doubled, or text follows the closing quote; correct it, "
+            "or declare quote and escape in the source's options"
         )
     if _MALFORMED_CSV in error:
-        return ("the row has more or fewer cells than there are columns",)
-    return (quoted_library_text(_reasons(error)) if is_shown else "a record is malformed",)
+        return "the row has more or fewer cells than there are columns"
+    return quoted_library_text(_reasons(error)) if is_shown else "a record is malformed"
 
 
-def _of_cell(column: str, kind: str, text: str, *, is_shown: bool) -> tuple[str, str]:
-    """Return the two parts of a message about a cell: its column, and its text that is not of the type."""
-    quote = '"'
-    return (f"column {column!r}: ", f"{quote}{text if is_shown else MASK}{quote} is not {kind}")
+def _of_cell(column: str, kind: str, text: str, *, is_shown: bool) -> Message:
+    """Return the message about a cell: its column, and its text that is not of the type."""
+    return Message(
+        'column {column!r}: "{text}" is not {kind}', column=column, text=text if is_shown else MASK, kind=kind
+    )
 
 
-def _with_line(place: FoundLine, *text: str) -> str:
+def _with_line(place: FoundLine, text: Text) -> Message:
     """Return the text with the number of the line, or with a note that the search ended before the line."""
     if place.line is not None:
-        return Message(f"line {place.line}, ", *text)
+        return Message("line {line}, {text}", line=place.line, text=text)
     if place.is_truncated:
-        return Message(*text, f" (the line was not searched for beyond {SEARCHED_BYTES // 1024**2} MiB)")
-    return Message(*text)
+        return Message(
+            "{text} (the line was not searched for beyond {limit} MiB)",
+            text=text,
+            limit=SEARCHED_BYTES // 1024**2,
+        )
+    return message(text)
 
 
 def check_begin(file: str, begin: bytes, options: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from functools import reduce
 
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.conversion import check_type, type_of
 
@@ -36,14 +36,14 @@ def check_one_type(schemas: Sequence[tuple[T.StructType, str]]) -> None:
                 continue
             if not _holds(field.dataType, known, name):
                 raise InvalidDataError(
-                    Message(
-                        f"column {field.name!r} is {known.simpleString()} in ",
-                        Value.uri(where),
-                        f" and {field.dataType.simpleString()} in ",
-                        Value.uri(file),
-                        "; write it with one type, or give the files of each type their own folder and a "
-                        "source that casts it in its select",
-                    )
+                    "column {field!r} is {simplestring} in {uri} and {simplestring2} in {uri2}; write "
+                    "it with one type, or give the files of each type their own folder and a source "
+                    "that casts it in its select",
+                    field=field.name,
+                    simplestring=known.simpleString(),
+                    uri=Value.uri(where),
+                    simplestring2=field.dataType.simpleString(),
+                    uri2=Value.uri(file),
                 )
             widest[name] = (field.dataType, file)
 
@@ -55,8 +55,10 @@ def check_one_spelling(schema: T.StructType, place: str = "") -> None:
         name = f"{place}{field.name}"
         if (other := seen.setdefault(field.name.lower(), name)) != name:
             raise InvalidDataError(
-                f"the records have fields {other!r} and {name!r}, which are the same for Spark; use one "
-                "spelling"
+                "the records have fields {other!r} and {name!r}, which are the same for Spark; use one "
+                "spelling",
+                other=other,
+                name=name,
             )
         for inner, within in _structs(field.dataType, name):
             check_one_spelling(inner, f"{within}.")

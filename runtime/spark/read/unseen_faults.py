@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.message import Message
+from parquetry.message import Message, Text
 from parquetry.runtime.sources.lines import CELL_CHARACTERS, find_line, unpacked
 from parquetry.runtime.sources.listing import FoundFile, open_file
 from parquetry.runtime.spark.read.source_failures import (
@@ -100,14 +100,16 @@ def check_unseen_faults(
         found = _file_of_odd_quotes(lines, options)
     if found is None:
         return
-    name, reason, begin = found
+    name, fault, begin = found
+    reason: Text = fault
     file = next((each for each in files if bare_name(each.spark_uri) == bare_name(name)), None)
     if file is not None and begin:
         with open_file(file, storage) as handle:
             check_begin(file.file.path, bytes(handle.read(4)), options)
         with open_file(file, storage) as handle:
             place = find_line(unpacked(handle, file.uri), begin.decode(errors="replace"), options=options)
-        reason = reason if place.line is None else Message(f"line {place.line}, ", reason)
+        if place.line is not None:
+            reason = Message("line {line}, {reason}", line=place.line, reason=fault)
     raise UnreadableFileError(name if file is None else file.file.path, reason)
 
 

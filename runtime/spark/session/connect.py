@@ -31,7 +31,12 @@ def refuse_connect(spark: SparkSession, what: str, *, reason: str, instead: str 
 
     """
     if is_connect(spark):
-        raise UnsupportedSessionError(f"{what} does not work on Spark Connect: {reason}; {instead}")
+        raise UnsupportedSessionError(
+            "{what} does not work on Spark Connect: {reason}; {instead}",
+            what=what,
+            reason=reason,
+            instead=instead,
+        )
 
 
 def check_timestamp_type(spark: SparkSession) -> None:
@@ -42,6 +47,7 @@ def check_timestamp_type(spark: SparkSession) -> None:
     """
     if is_connect(spark) and spark.conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ") != "TIMESTAMP_LTZ":
         raise UnsupportedSessionError(
-            "spark.sql.timestampType is TIMESTAMP_NTZ in this Spark Connect session, and the timestamps of "
-            "tables are points in time; set it to TIMESTAMP_LTZ, and write timestamp_ntz where it is meant"
+            "spark.sql.timestampType is TIMESTAMP_NTZ in this Spark Connect session, and the "
+            "timestamps of tables are points in time; set it to TIMESTAMP_LTZ, and write timestamp_ntz "
+            "where it is meant"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
+from parquetry.errors import message_of
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.evolution import is_widening
@@ -47,7 +48,9 @@ def type_of(data_type: T.DataType, place: str) -> ColumnType | None:
             try:
                 return parse_type(data_type.simpleString())
             except InvalidDataError as error:
-                raise InvalidDataError(f"column {place!r}: {error}") from None
+                raise InvalidDataError(
+                    "column {place!r}: {error}", place=place, error=message_of(error)
+                ) from None
 
 
 def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None:
@@ -67,8 +70,11 @@ def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None
         case _:
             if not _fits(found, wanted):
                 raise InvalidDataError(
-                    f"column {place!r} is {found} in the rows and {wanted} in the table, which cannot hold "
-                    f"every {found}; cast it to {wanted} in the query"
+                    "column {place!r} is {found} in the rows and {wanted} in the table, which cannot "
+                    "hold every {found}; cast it to {wanted} in the query",
+                    place=place,
+                    found=str(found),
+                    wanted=str(wanted),
                 )
 
 
@@ -77,22 +83,29 @@ def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
     for number, field in enumerate(found.fields):
         if names[number] in names[:number]:
             raise InvalidDataError(
-                f"the rows have two columns {place + '.' + field.name!r}, perhaps in different case; "
-                "rename or drop one of them"
+                "the rows have two columns '{place}.{field}', perhaps in different case; rename or drop one "
+                "of them",
+                place=place,
+                field=field.name,
             )
     given = {f.name.lower(): f for f in found.fields}
     expected = {f.name.lower(): f for f in wanted.fields}
     if extra := sorted(given.keys() - expected.keys()):
         raise InvalidDataError(
-            f"column {place + '.' + given[extra[0]].name!r} is not in the table, which has "
-            f"{place}: {wanted}; add it to the table's columns and apply, or leave it out of the rows"
+            "column '{place}.{extra}' is not in the table, which has {place}: {wanted}; add it to the "
+            "table's columns and apply, or leave it out of the rows",
+            extra=given[extra[0]].name,
+            place=place,
+            wanted=str(wanted),
         )
     for name, field in expected.items():
         if name in given:
             check_type(given[name].type, field.type, f"{place}.{field.name}")
         elif not field.nullable:
             raise InvalidDataError(
-                f"column {place + '.' + field.name!r} is missing from the rows and may not be null; select it"
+                "column '{place}.{field}' is missing from the rows and may not be null; select it",
+                place=place,
+                field=field.name,
             )
 
 

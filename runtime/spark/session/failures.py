@@ -101,9 +101,10 @@ def _missing_package(text: str) -> Exception | None:
     if missing is None:
         return None
     return UnsupportedSessionError(
-        f"Spark's workers lack the module {missing['module']}; install this version of parquetry where they "
-        "run, or send it: spark.addArtifacts(ZIP, pyfile=True) on Spark Connect, --py-files ZIP with "
-        "spark-submit"
+        "Spark's workers lack the module {missing}; install this version of parquetry where they run, "
+        "or send it: spark.addArtifacts(ZIP, pyfile=True) on Spark Connect, --py-files ZIP with "
+        "spark-submit",
+        missing=missing["module"],
     )
 
 
@@ -114,8 +115,10 @@ def missing_client_error(text: str) -> Exception | None:
     if client is None:
         return None
     return UnsupportedSessionError(
-        f"Spark has no client of {client.store}; {client.remedy(hadoop)}, or start a session of your own "
-        "with it (spark.jars.packages, spark.jars)"
+        "Spark has no client of {store}; {remedy}, or start a session of your own with it "
+        "(spark.jars.packages, spark.jars)",
+        store=client.store,
+        remedy=client.remedy(hadoop),
     )
 
 
@@ -124,8 +127,10 @@ def _unspelled_name(text: str, subject: str) -> Exception | None:
     if not _UNSPELLED.search(text):
         return None
     return UnsupportedSessionError(
-        f"{subject}: a JVM of Spark cannot encode the name of a file; start Spark and its executors with "
-        f"LC_ALL={UTF8_LOCALE} in the environment"
+        "{subject}: a JVM of Spark cannot encode the name of a file; start Spark and its executors "
+        "with LC_ALL={utf8_locale} in the environment",
+        subject=subject,
+        utf8_locale=UTF8_LOCALE,
     )
 
 
@@ -145,31 +150,32 @@ def _translated(error: Exception, subject: str, *, of_table: bool) -> Exception:
         line_text = " ".join((found[0] if found else line).split())
         gone = _FILE_GONE.fullmatch(line_text)
         quoted = (
-            Message(gone[1] or "", Value.uri(gone[2]), gone[3] or "")
+            Message("{gone}{uri}{gone2}", gone=gone[1] or "", uri=Value.uri(gone[2]), gone2=gone[3] or "")
             if gone
             else quoted_library_text(line_text)
         )
-        return NotFoundError(Message(subject, ": ", quoted, "; run again to read the current files"))
+        return NotFoundError(
+            "{subject}: {quoted}; run again to read the current files", subject=subject, quoted=quoted
+        )
     if of_table and _INCOMPLETE.search(text):
         named = _FILE_READ.search(text)
         file = Value.uri(named["file"]) if named else "a file"
         return CorruptTableError(
-            Message(subject, ": ", file, " is not a whole parquet file; restore it from a backup")
+            "{subject}: {file} is not a whole parquet file; restore it from a backup",
+            subject=subject,
+            file=file,
         )
     message = _CALLED.sub("", text.strip()).partition("\n")[0]
     if "java.lang.StackOverflowError" in message:
         return InvalidDataError(
-            Message(subject, ": the SQL is nested too deeply for Spark; compute it in steps")
+            "{subject}: the SQL is nested too deeply for Spark; compute it in steps", subject=subject
         )
     if blames_data or _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(message):
         first = " ".join(message.split())
         return InvalidDataError(
-            Message(
-                subject,
-                ": Spark cannot compute the rows: ",
-                quoted_library_text(first),
-                "; correct the query or the data",
-            )
+            "{subject}: Spark cannot compute the rows: {reason}; correct the query or the data",
+            subject=subject,
+            reason=quoted_library_text(first),
         )
     return error
 
@@ -188,9 +194,20 @@ def _lost_task(text: str, subject: str) -> LostTaskError | None:
                 "see the executor's log; if its memory was the reason, give it more "
                 f"({settings}) or {_FEWER_TASKS}"
             )
-            return LostTaskError(Message(subject, f": {meaning} (", reason, f"): {remedy}"))
+            return LostTaskError(
+                "{subject}: {meaning} ({reason}): {remedy}",
+                subject=subject,
+                meaning=meaning,
+                reason=reason,
+                remedy=remedy,
+            )
     if found := _NO_MEMORY.search(text):
         reason = quoted_library_text(found["reason"], kind="MemoryError")
         remedy = f"raise spark.executor.pyspark.memory, leave it unset, or run {_FEWER_TASKS}"
-        return LostTaskError(Message(subject, ": a task ran out of memory (", reason, f"): {remedy}"))
+        return LostTaskError(
+            "{subject}: a task ran out of memory ({reason}): {remedy}",
+            subject=subject,
+            reason=reason,
+            remedy=remedy,
+        )
     return None

@@ -46,8 +46,10 @@ def type_at(schema: T.StructType, path: str) -> T.DataType:
     for part in path.split("."):
         if not isinstance(found, T.StructType) or part not in found.names:
             raise InvalidDataError(
-                f"column {path!r} is not in the table: it has {', '.join(schema.names)}; "
-                "correct record_key, partition_by or ordering"
+                "column {path!r} is not in the table: it has {names}; correct record_key, partition_by "
+                "or ordering",
+                path=path,
+                names=[*schema.names],
             )
         found = found[part].dataType
     return found
@@ -85,8 +87,11 @@ def value_text_sql(path: str, data_type: T.DataType, *, use: str) -> str:
             return f"CAST({column} AS STRING)"
         case _:
             raise InvalidDataError(
-                f"column {path!r} of type {data_type.simpleString()} cannot be part of {use}; "
-                "use a string, number, date, boolean or timestamp column"
+                "column {path!r} of type {simplestring} cannot be part of {use}; use a string, number, "
+                "date, boolean or timestamp column",
+                path=path,
+                simplestring=data_type.simpleString(),
+                use=use,
             )
 
 

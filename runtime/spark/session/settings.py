@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.message import Message, Value
+from parquetry.message import Value
 from parquetry.runtime.errors import UnsupportedSessionError
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.failures import missing_client_error
@@ -204,11 +204,11 @@ def _check_names(spark: SparkSession, uris: Sequence[str]) -> None:
         named.encode(encoding)
     except (UnicodeEncodeError, LookupError):
         raise UnsupportedSessionError(
-            Message(
-                f"Spark's JVM encodes names of files in {encoding}, which cannot encode ",
-                Value.uri(named),
-                f"; start it with LC_ALL={UTF8_LOCALE} in the environment, as parquetry does",
-            )
+            "Spark's JVM encodes names of files in {encoding}, which cannot encode {uri}; start it "
+            "with LC_ALL={utf8_locale} in the environment, as parquetry does",
+            encoding=encoding,
+            uri=Value.uri(named),
+            utf8_locale=UTF8_LOCALE,
         ) from None
 
 

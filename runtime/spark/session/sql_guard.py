@@ -93,13 +93,17 @@ def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> 
     )
     if len(text) > MOST_CHARACTERS:
         raise InvalidDataError(
-            f"{place}: the SQL has {len(text):,} characters, but the limit is {MOST_CHARACTERS:,}; "
-            "join with a table of the values instead"
+            "{place}: the SQL has {text:,} characters, but the limit is {most_characters:,}; join with "
+            "a table of the values instead",
+            place=place,
+            text=len(text),
+            most_characters=MOST_CHARACTERS,
         )
     if "${" in text:
         raise InvalidDataError(
-            f"{place}: '${{' is refused, as Spark replaces it by its settings and the environment; "
-            "write the value"
+            "{place}: '${{' is refused, as Spark replaces it by its settings and the environment; "
+            "write the value",
+            place=place,
         )
     parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  # PySpark has no public parser
     try:
@@ -108,13 +112,18 @@ def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> 
     except ParseException as error:
         first = str(error).strip().splitlines()[0]
         raise InvalidDataError(
-            f"{place}: Spark cannot parse {shown_sql(text)}: {first}; correct the SQL"
+            "{place}: Spark cannot parse {shown_sql}: {first}; correct the SQL",
+            place=place,
+            shown_sql=shown_sql(text),
+            first=first,
         ) from error
     except Py4JJavaError as error:
         if not str(error.java_exception).startswith("java.lang.StackOverflowError"):
             raise
         raise InvalidDataError(
-            f"{place}: {shown_sql(text)} is nested too deeply for Spark; compute it in steps"
+            "{place}: {shown_sql} is nested too deeply for Spark; compute it in steps",
+            place=place,
+            shown_sql=shown_sql(text),
         ) from error
 
 
@@ -257,7 +266,7 @@ class _Guard:
         return self._refused(_REMEDIES.get(name, remedy))
 
     def _refused(self, reason: str) -> InvalidDataError:
-        return InvalidDataError(f"{self._place}: {reason}")
+        return InvalidDataError("{place}: {reason}", place=self._place, reason=reason)
 
     def _cased(self, name: str) -> str:
         """Return a name in the form in which this session compares names."""

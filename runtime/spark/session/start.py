@@ -146,26 +146,23 @@ def _connected(settings: SparkSettings) -> SparkSession:
     given = [*settings.conf, *(("packages",) if settings.packages else ())]
     if settings.master or given:
         raise SparkStartError(
-            "SPARK_REMOTE names a Spark Connect server, which the target's spark settings cannot change "
-            f"({', '.join(['master'] * bool(settings.master) + given)}); unset SPARK_REMOTE, or drop them"
+            "SPARK_REMOTE names a Spark Connect server, which the target's spark settings cannot "
+            "change ({value}); unset SPARK_REMOTE, or drop them",
+            value=[*["master"] * bool(settings.master) + given],
         )
     try:
         return SparkSession.builder.getOrCreate()
     except ImportError as error:
         raise SparkStartError(
-            Message(
-                "SPARK_REMOTE names a Spark Connect server, and a package for its clients is missing (",
-                quoted_library_text(str(error).partition("\n")[0]),
-                "); install it: pip install 'pyspark[connect]'",
-            )
+            "SPARK_REMOTE names a Spark Connect server, and a package for its clients is missing "
+            "({reason}); install it: pip install 'pyspark[connect]'",
+            reason=quoted_library_text(str(error).partition("\n")[0]),
         ) from error
     except PySparkException as error:
         raise SparkStartError(
-            Message(
-                "the Spark Connect server that SPARK_REMOTE names does not answer (",
-                quoted_library_text(str(error).partition("\n")[0]),
-                "); start it, or correct the address",
-            )
+            "the Spark Connect server that SPARK_REMOTE names does not answer ({reason}); start it, or "
+            "correct the address",
+            reason=quoted_library_text(str(error).partition("\n")[0]),
         ) from error
 
 
@@ -270,8 +267,10 @@ def has_ended(*, patience_seconds: float = 0.0) -> bool:
 def ended_error() -> SparkEndedError:
     """Return the error for a JVM that has ended."""
     return SparkEndedError(
-        f"Spark's JVM ended before its work was done: {log_hint()}; if it was killed for its memory, give "
-        "it less work or more memory (spark.driver.memory); run again, which rolls back what is unfinished"
+        "Spark's JVM ended before its work was done: {log_hint}; if it was killed for its memory, give "
+        "it less work or more memory (spark.driver.memory); run again, which rolls back what is "
+        "unfinished",
+        log_hint=log_hint(),
     )
 
 
@@ -297,12 +296,16 @@ def _quiet_start(options: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         yield {_JVM_OPTIONS: f"{given} -Dlog4j2.configurationFile={file.as_uri()}".strip()}
 
 
-def _start_error_text(options: dict[str, str]) -> str:
+def _start_error_text(options: dict[str, str]) -> Message:
     """Return the message for a JVM that did not start."""
     packages = options.get("spark.jars.packages")
     if not packages:
-        return f"Spark did not start: {log_hint()}; correct the target's spark settings"
-    return (
-        f"Spark did not start: {log_hint()}. If it could not find {packages}: name a version "
-        "that the repository has under spark.packages of the target"
+        return Message(
+            "Spark did not start: {log_hint}; correct the target's spark settings", log_hint=log_hint()
+        )
+    return Message(
+        "Spark did not start: {log_hint}. If it could not find {packages}: name a version that the "
+        "repository has under spark.packages of the target",
+        log_hint=log_hint(),
+        packages=packages,
     )

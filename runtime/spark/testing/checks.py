@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
-from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spark.read.table import read_table
@@ -97,7 +96,9 @@ def _condition(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
         (field,) = rows.select(condition).schema.fields
     if not isinstance(field.dataType, T.BooleanType):
         raise InvalidDataError(
-            f"{place}: the expression is of type {field.dataType.simpleString()}; write a condition"
+            "{place}: the expression is of type {simplestring}; write a condition",
+            place=place,
+            simplestring=field.dataType.simpleString(),
         )
     return condition
 
@@ -108,7 +109,9 @@ def _unaccepted(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
     kind = _type_of(rows, name)
     if not isinstance(kind, _COMPARED):
         raise InvalidDataError(
-            f"column {name} of type {kind.simpleString()} cannot have accepted_values; write an expression"
+            "column {name} of type {simplestring} cannot have accepted_values; write an expression",
+            name=name,
+            simplestring=kind.simpleString(),
         )
     texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in test.values]
     ddl = kind.simpleString()
@@ -117,7 +120,10 @@ def _unaccepted(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
     assert found is not None, "one row gives one"
     if any(found):
         raise InvalidDataError(
-            f"value {list(found).index(True) + 1} of accepted_values is not {ddl}, the type of column {name}"
+            "value {index} of accepted_values is not {ddl}, the type of column {name}",
+            index=list(found).index(True) + 1,
+            ddl=ddl,
+            name=name,
         )
     return ~F.col(quoted(name)).isin(*cast)
 
@@ -155,8 +161,12 @@ def _common_type(name: str, one: T.DataType, other_name: str, other: T.DataType)
     if isinstance(one, T.DecimalType) and isinstance(other, T.DecimalType) and one.scale == other.scale:
         return f"decimal({max(one.precision, other.precision)},{one.scale})"
     raise InvalidDataError(
-        f"column {name} is of type {one.simpleString()}, and {other_name} of the other table of type "
-        f"{other.simpleString()}, so their values cannot be compared; compare columns of one type"
+        "column {name} is of type {simplestring}, and {other_name} of the other table of type "
+        "{simplestring2}, so their values cannot be compared; compare columns of one type",
+        name=name,
+        simplestring=one.simpleString(),
+        other_name=other_name,
+        simplestring2=other.simpleString(),
     )
 
 
@@ -164,7 +174,9 @@ def _key_type(rows: DataFrame, name: str) -> T.DataType:
     kind = _type_of(rows, name)
     if not isinstance(kind, (*_COMPARED, T.BinaryType)):
         raise InvalidDataError(
-            f"column {name} of type {kind.simpleString()} cannot be a key; name its fields, or another column"
+            "column {name} of type {simplestring} cannot be a key; name its fields, or another column",
+            name=name,
+            simplestring=kind.simpleString(),
         )
     return kind
 
@@ -174,7 +186,9 @@ def _type_of(rows: DataFrame, name: str) -> T.DataType:
         (field,) = rows.select(F.col(quoted(name))).schema.fields
     except AnalysisException as error:
         raise InvalidDataError(
-            Message(f"the table has no column {name} (", quoted_library_text(_first(str(error))), ")")
+            "the table has no column {name} ({reason})",
+            name=name,
+            reason=quoted_library_text(_first(str(error))),
         ) from error
     return field.dataType
 

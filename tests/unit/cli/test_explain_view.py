@@ -20,7 +20,7 @@ def test_a_code_is_explained_within_the_width(monkeypatch, width):
         assert max(map(len, answer.stdout.splitlines())) <= width, code
         said = " ".join(answer.stdout.split())
         assert said.startswith(f"{code} (")
-        assert said.endswith(f" {meaning.explanation} {meaning.remedy}")
+        assert said.endswith(f" {meaning.explanation} {meaning.remedy!s}")
 
 
 @pytest.mark.parametrize("width", [80, 100])

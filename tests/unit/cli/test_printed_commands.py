@@ -18,7 +18,7 @@ import parquetry
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.in_python import in_python
-from parquetry.message import command, run
+from parquetry.message import Message, command, run
 from parquetry.text import shell
 from tests.support.project_folder import ORDERS, ProjectFolder
 
@@ -81,7 +81,9 @@ def test_what_was_typed_is_carried_as_one_word(word):
     typed_options = TypedOptions(directory=Path("/x", word), select=(word,), variables=(("v", word),))
     options = ["--project", str(Path("/x", word)), "--select", word, "--var", f"v={word}"]
     assert typed(typed_options.into("parquetry", "run")) == ["parquetry", "run", *options]
-    (span,) = re.findall("`([^`]*)`", typed_options.with_options(run("run") + " again"))
+    (span,) = re.findall(
+        "`([^`]*)`", typed_options.with_options(Message("{command} again", command=run("run")))
+    )
     assert typed(span) == ["parquetry", "run", *options]
     (line,) = typed_options.recipe((shell.line("parquetry", "inspect", word),))
     assert typed(line) == ["parquetry", "inspect", word, "--var", f"v={word}"]
@@ -143,7 +145,10 @@ def test_remedies_that_name_what_was_given_are_quoted(tmp_path, monkeypatch):
 def test_python_is_told_calls_with_the_word_as_a_literal():
     for time, call in (("2026", "'2026'"), ("20 26;id", "'20 26;id'"), ("it's", '"it\'s"')):
         named = command("service", "rollback", "TABLE", time)
-        assert in_python("roll it back with " + named) == f"roll it back with Table.rollback({call})"
+        assert (
+            in_python(Message("roll it back with {named}", named=named))
+            == f"roll it back with Table.rollback({call})"
+        )
 
 
 def test_nothing_is_completed_that_a_shell_takes_for_more_than_a_word(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 
 from parquetry.cli.bug_report import masked
 from parquetry.cli.terminal.markdown import inline
+from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.condition import Opaque
 from parquetry.runtime.layout.skipping.parser import parse_condition
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.timeout(60)
 def test_a_long_value_in_what_spark_said(piece):
     said = "MALFORMED_RECORD_IN_PARSING Cannot parse the field name " + piece * (LONG // len(piece))
     explain = explained(Source(name="s", format="json", path="in/*"), [], (), {})
-    assert isinstance(explain("in/a.json", said), str)
+    assert isinstance(explain("in/a.json", said), Message)
 
 
 @pytest.mark.parametrize("piece", ["a=", "a=/", "/", "a=b/", "=", "x.parquet ", "://a:"])

@@ -22,7 +22,7 @@ from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.codec import decode, plan_of
 from parquetry.compiler.plan.model import Blocked, Evidence, Intent, PlanOptions, RecipeStep
-from parquetry.message import command, run
+from parquetry.message import Message, command, run
 from tests.support.project_folder import ORDERS, ProjectFolder
 
 PROD = {
@@ -73,13 +73,11 @@ def test_what_was_typed_is_typed_again():
 
 
 def test_commands_between_backticks_carry_what_they_take_and_once():
-    text = (
-        command("drift")
-        + " says who; "
-        + command("unlock", "orders", "-v")
-        + ", "
-        + command("show")
-        + ", `pip install parquetry`"
+    text = Message(
+        "{command} says who; {command2}, {command3}, `pip install parquetry`",
+        command=command("drift"),
+        command2=command("unlock", "orders", "-v"),
+        command3=command("show"),
     )
     said = CARRIED.with_options(text)
     assert named_commands(said) == [
@@ -97,9 +95,9 @@ def test_commands_between_backticks_carry_what_they_take_and_once():
 def test_what_looks_like_a_command_in_a_value_is_left_alone(folder):
     name = "`parquetry run`"
     assert CARRIED.with_options(f"there is no table {name}") == f"there is no table {name}"
-    assert CARRIED.with_options(f"no table {name}; " + command("plan")).startswith(
-        f"no table {name}; `parquetry plan -"
-    )
+    assert CARRIED.with_options(
+        Message("no table {name}; {command}", name=name, command=command("plan"))
+    ).startswith(f"no table {name}; `parquetry plan -")
     shown = outcome("explain", name, "--project", str(folder.root), "--target", "prod")
     assert f"{name}" in shown
     assert "`parquetry run --" not in shown

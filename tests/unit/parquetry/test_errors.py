@@ -10,11 +10,12 @@ from parquetry.errors import ParquetryError, failures_at
 from parquetry.runtime.errors import CorruptTableError
 
 
-def test_statements_are_told_as_one_sentence_and_reworded_one_by_one():
-    failure = CorruptTableError("a is gone", "b is gone", "restore them")
-    assert str(failure) == "a is gone; b is gone; restore them"
-    failure.reword(str.upper)
-    assert failure.args == ("A IS GONE", "B IS GONE", "RESTORE THEM")
+def test_a_failure_is_a_sentence_with_fields_that_can_be_reworded():
+    failure = CorruptTableError("{files} are gone; restore them", files=["a", "b"])
+    assert str(failure) == "a, b are gone; restore them"
+    assert failure.message.fields == {"files": ["a", "b"]}
+    failure.reword(lambda message: message.changed(str.upper))
+    assert str(failure) == "A, B are gone; restore them"
 
 
 def test_the_innermost_block_says_which_sql_it_is_about():
@@ -29,7 +30,7 @@ def test_the_innermost_block_says_which_sql_it_is_about():
 
 
 def test_a_failure_keeps_its_fields_on_its_way_to_another_process():
-    failure = CorruptTableError("a is gone", "restore it")
+    failure = CorruptTableError("a is gone; restore it")
     failure.declared, failure.origin = "columns.day.generated", "tables/events.yml:3:5"
     again = pickle.loads(pickle.dumps(failure))
     assert (str(again), again.declared) == (

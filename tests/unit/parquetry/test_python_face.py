@@ -14,7 +14,7 @@ import parquetry
 import parquetry.errors
 from parquetry.compiler import errors as compiler_errors
 from parquetry.in_python import in_python
-from parquetry.message import command, phrase, run
+from parquetry.message import Message, command, phrase, run
 from parquetry.project.diagnostics.model import errors
 from parquetry.runtime import errors as runtime_errors
 from parquetry.runtime.errors import StalePlanError, StaleTimelineError
@@ -159,14 +159,17 @@ def test_several_targets_without_a_choice_are_told_for_python(folder):
         (run("apply", "--target", "dev"), "call plan().apply() on the project"),
         (run("service", "clean", "TABLE"), "call Table.clean()"),
         (
-            "roll it back with " + command("service", "rollback", "TABLE", "2026"),
+            Message("roll it back with {command}", command=command("service", "rollback", "TABLE", "2026")),
             "roll it back with Table.rollback('2026')",
         ),
         (
-            "or plan with " + phrase("--exclude", called="exclude= of load()"),
+            Message("or plan with {option}", option=phrase("--exclude", called="exclude= of load()")),
             "or plan with exclude= of load()",
         ),
-        (command("unlock", "TABLE") + " releases it", "`parquetry unlock TABLE` releases it"),
+        (
+            Message("{command} releases it", command=command("unlock", "TABLE")),
+            "`parquetry unlock TABLE` releases it",
+        ),
         ("no table `parquetry run` with --target", "no table `parquetry run` with --target"),
     ],
 )

@@ -142,7 +142,7 @@ def test_the_failure_of_a_job_does_not_name_one(tmp_path, monkeypatch):
     ingest = next(job for job in jobs_of(workspace, workspace.table("orders")) if job.source)
 
     def session(_):
-        raise SparkStartError("Spark cannot be started with spark.a=hunter22")
+        raise SparkStartError("Spark cannot be started with {setting}", setting="spark.a=hunter22")
 
     with pytest.raises(SparkStartError, match=r"with spark\.a=\*\*\*$"):
         execute(ingest, session=session)

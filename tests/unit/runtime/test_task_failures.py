@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Command, Message, Phrase, Value, ValueKind, from_parts_json, parts_json
+from parquetry.message import Command, Message, Phrase, Value, ValueKind, message_from_json, message_json
 from parquetry.runtime import errors
 from parquetry.runtime.errors import (
     ConflictError,
@@ -31,7 +33,14 @@ PARTS = st.one_of(
     st.builds(Phrase, TEXTS, TEXTS),
     st.builds(Value, st.sampled_from(ValueKind), TEXTS, TEXTS, st.booleans()),
 )
-STATEMENTS = st.one_of(TEXTS, st.lists(PARTS, max_size=5).map(lambda parts: Message(*parts)))
+FIELDS = st.recursive(
+    st.one_of(PARTS, st.integers(), st.booleans(), st.none()),
+    lambda fields: st.one_of(
+        st.lists(fields, max_size=3), st.lists(fields, max_size=3).map(lambda parts: Message.of(*parts))
+    ),
+    max_leaves=5,
+)
+MESSAGES = st.lists(FIELDS, max_size=5).map(lambda fields: Message.of(*fields))
 KINDS = st.sampled_from([CorruptTableError, InvalidDataError, StorageError, ParquetryError])
 TRACEBACK = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -42,20 +51,16 @@ parquetry.runtime.task_failures.TaskFailureError: {failure}
 """
 
 
-def parts_of(statement):
-    return statement.parts if isinstance(statement, Message) else (statement,)
+@given(MESSAGES)
+def test_a_message_is_the_same_after_json(message):
+    again = message_from_json(json.loads(json.dumps(message_json(message))))
+    assert again == message
+    assert (again.sentence, again.fields) == (message.sentence, message.fields)
 
 
-@given(STATEMENTS)
-def test_parts_are_the_same_after_json(statement):
-    again = from_parts_json(parts_json(statement))
-    assert again == statement
-    assert [part for part in parts_of(again) if part] == [part for part in parts_of(statement) if part]
-
-
-@given(KINDS, st.lists(STATEMENTS, min_size=1, max_size=3), st.none() | st.just("sources.a.select"))
-def test_a_failure_is_the_same_behind_the_traceback_of_a_task(kind, statements, declared):
-    failure = kind(*statements)
+@given(KINDS, MESSAGES, st.none() | st.just("sources.a.select"))
+def test_a_failure_is_the_same_behind_the_traceback_of_a_task(kind, message, declared):
+    failure = kind(message)
     failure.declared = declared
 
     def task(_):
@@ -66,14 +71,13 @@ def test_a_failure_is_the_same_behind_the_traceback_of_a_task(kind, statements, 
         list(failures_encoded(task)([]))
     again = raised_in_task(TRACEBACK.format(failure=raised.value))
     assert type(again) is kind
-    assert (again.args, again.declared, str(again)) == (failure.args, declared, str(failure))
-    assert [parts_of(one) for one in again.args if one] == [parts_of(one) for one in failure.args if one]
+    assert (again.message, again.declared, str(again)) == (failure.message, declared, str(failure))
 
 
 def test_a_signal_to_try_again_comes_back_too():
-    again = failure_from_json(failure_json(RetryWrite(Message(Value.uri("/t/p=1/a"), " is gone"))))
+    again = failure_from_json(failure_json(RetryWrite("{uri} is gone", uri=Value.uri("/t/p=1/a"))))
     assert type(again) is RetryWrite
-    assert again.args[0].parts == (Value.uri("/t/p=1/a"), " is gone")
+    assert again.message.parts == (Value.uri("/t/p=1/a"), " is gone")
 
 
 def test_a_class_of_somebody_else_comes_back_as_the_root():
@@ -86,7 +90,7 @@ def test_a_class_of_somebody_else_comes_back_as_the_root():
 
 
 def test_no_row_that_spark_quotes_passes_for_a_failure():
-    forged = failure_json(ConflictError(Message(Command(("apply", "--auto-approve")))))
+    forged = failure_json(ConflictError(Message.of(Command(("apply", "--auto-approve")))))
 
     def task(_):
         raise StorageError("disk full")
@@ -112,5 +116,5 @@ def test_what_spark_has_cut_is_none():
 @pytest.mark.parametrize("name", ["ParquetryError", "annotations", "is_outage", "ClassVar"])
 def test_no_name_makes_anything_but_a_failure(name):
     assert hasattr(errors, name)
-    again = failure_from_json(f'{{"error": "{name}", "statements": [["x"]]}}')
+    again = failure_from_json(f'{{"error": "{name}", "texts": ["x"]}}')
     assert type(again) is ParquetryError

@@ -30,5 +30,5 @@ def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     output.show(DriftView(typed_options=output.typed_options), found)
     refusal = next((table.refusal for table in found if table.refusal is not None), None)
     if refusal is not None:
-        return output.ended(ForeignTableError(refusal))
+        return output.ended(ForeignTableError("{refusal}", refusal=refusal))
     return DRIFTED if check and any(table.drifts for table in found) else 0

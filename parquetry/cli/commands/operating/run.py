@@ -6,6 +6,7 @@ import click
 
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
 from parquetry.cli.terminal.output import Output
+from parquetry.message import Message
 
 
 @click.command(name="run")
@@ -29,7 +30,6 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.jobs.run import Only, run_tables
     from parquetry.message import command as named
-    from parquetry.message import joined
 
     workspace, run_id = workspace_of(request), new_run_id()
     with JobProgress(output) as progress:
@@ -43,12 +43,19 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
             applied=applied,
         )
     if result.unapplied:
-        unapplied = f"used as declared, not applied yet: {'; '.join(result.unapplied)}; "
-        output.note(unapplied + named("apply") + " records it")
+        output.note(
+            Message(
+                "used as declared, not applied yet: {tables}; {apply} records it",
+                tables="; ".join(result.unapplied),
+                apply=named("apply"),
+            )
+        )
     history = history_for_page(result.tests, output, project=workspace.project.root)
     show_run(result, output, target=workspace.project.target.name, history=history)
     for outcome in result.reasons:
         name = f"{outcome.table} {outcome.name}"
         error = "" if outcome.error is None else outcome.error.message
-        output.error(joined("", (name, ": ", error)), table=outcome.table, job=outcome.name)
+        output.error(
+            Message("{name}: {error}", name=name, error=error), table=outcome.table, job=outcome.name
+        )
     return output.ended(result.failure)

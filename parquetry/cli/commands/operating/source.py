@@ -125,7 +125,7 @@ def _sources(request: ProjectRequest, name: str) -> TableSources:
 
     table, _, source = name.partition(".")
     if "/" in table:
-        raise UsageError(f"{name}: name a table of the project, with its source behind a dot")
+        raise UsageError("{name}: name a table of the project, with its source behind a dot", name=name)
     return TableSources(
         handle=table_in_force(request, table, applied=True).open(),
         workspace=workspace_of(request),

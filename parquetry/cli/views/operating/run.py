@@ -10,6 +10,7 @@ from parquetry.cli.views.clustering import clustering_line
 from parquetry.cli.views.tests.text import TestsView
 from parquetry.compiler.jobs.past_runs import PastRun, RunState
 from parquetry.compiler.jobs.run import JobOutcome, RunResult, to_json
+from parquetry.message import in_full
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.main import JobResult
 
@@ -154,7 +155,9 @@ def _line(outcome: JobOutcome, width: int, paint: Paint) -> str:
 
 
 def _warnings(result: JobResult | None, paint: Paint) -> str:
-    return "".join(f"; {paint.warn('warning')}: {each}" for each in (result.warnings if result else ()))
+    return "".join(
+        f"; {paint.warn('warning')}: {in_full(each)}" for each in (result.warnings if result else ())
+    )
 
 
 def _rows(commit: CommitResult) -> str:
@@ -171,7 +174,7 @@ def done_text(result: JobResult) -> str:
     if commit is not None:
         if commit.instant is None:
             read = f"{count(result.files_read, 'file')} read, no rows to write"
-            return "; ".join([read, *commit.warnings])
+            return "; ".join([read, *map(in_full, commit.warnings)])
         parts = [
             _rows(commit),
             f"{count(commit.files, 'file')} written ({human_size(commit.bytes_written)})",
@@ -181,7 +184,7 @@ def done_text(result: JobResult) -> str:
             parts.append(f"{count(commit.files_clustered, 'file')} clustered")
         if commit.retries:
             parts.append(count(commit.retries, "retry").replace("retrys", "retries"))
-        return "; ".join([*parts, *commit.warnings])
+        return "; ".join([*parts, *map(in_full, commit.warnings)])
     if result.clustering is not None:
         return clustering_line(result.clustering)
     if services is not None:

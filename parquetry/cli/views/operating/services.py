@@ -10,6 +10,7 @@ from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.spec_words import human_duration
+from parquetry.message import in_full
 from parquetry.runtime.sources.ledger import STREAM
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.text import shell
@@ -80,7 +81,7 @@ class DoctorView:
         """Return a line per check with its finding, marked as ok or to be fixed."""
         width = max(len(check.name) for check in outcome)
         labels = {True: paint.good("ok  "), False: paint.bad("fix ")}
-        return "\n".join(f"{labels[c.ok]}  {c.name.ljust(width)}  {c.found}" for c in outcome)
+        return "\n".join(f"{labels[c.ok]}  {c.name.ljust(width)}  {in_full(c.found)}" for c in outcome)
 
     def json(self, outcome: Sequence[Check]) -> Any:
         """Return the checks, and whether all of them are ok."""
@@ -164,7 +165,7 @@ class SourcesView:
             f"  {count(source.ingested_files, 'file')} ingested{last}",
         ]
         if source.problem is not None:
-            return "\n".join([*lines, f"  {paint.warn('not listed')}: {source.problem}"])
+            return "\n".join([*lines, f"  {paint.warn('not listed')}: {in_full(source.problem)}"])
         for state, words in _STATES.items():
             files = [file for file in source.files if file.state == state]
             if files:

@@ -25,6 +25,7 @@ from parquetry.compiler.reports.page import (
     render_page,
 )
 from parquetry.compiler.testing.history import TestHistory
+from parquetry.message import Text, in_full
 from parquetry.runtime.commit.outcome import CommitResult
 
 _HEADER: Final = ("status", "job", "inserted", "updated", "deleted", "files", "bytes", "commit")
@@ -33,7 +34,7 @@ _WORDS: Final = {Tone.BAD: "failed", Tone.WARN: "warned", Tone.GOOD: "done"}
 
 
 def render_run(
-    run: RunResult, *, target: str, history: TestHistory | None, with_options: Callable[[str], str]
+    run: RunResult, *, target: str, history: TestHistory | None, with_options: Callable[[Text], str]
 ) -> str:
     """Return one self-contained page of a run, with the tests after the run at its end.
 
@@ -82,7 +83,7 @@ def _written(commits: Sequence[CommitResult]) -> str:
     return f"{count(rows, 'row')}, {count(files, 'file')}, {size}"
 
 
-def _section(table: str, outcomes: list[JobOutcome], with_options: Callable[[str], str]) -> Section:
+def _section(table: str, outcomes: list[JobOutcome], with_options: Callable[[Text], str]) -> Section:
     tone = _tone(outcomes)
     return Section(
         title=table,
@@ -99,7 +100,7 @@ def _tone(outcomes: Sequence[JobOutcome]) -> Tone:
     return Tone.WARN if any(map(_warnings, outcomes)) else Tone.GOOD
 
 
-def _blocks(table: str, outcomes: list[JobOutcome], with_options: Callable[[str], str]) -> Iterator[Block]:
+def _blocks(table: str, outcomes: list[JobOutcome], with_options: Callable[[Text], str]) -> Iterator[Block]:
     rows = tuple(_row(outcome) for outcome in outcomes)
     yield DataTable(caption=f"Jobs of {table}", header=_HEADER, rows=rows, numbers=_NUMBERS)
     if reasons := [f"{o.name}: {with_options(o.error.message)}" for o in outcomes if o.error is not None]:
@@ -144,4 +145,5 @@ def _warnings(outcome: JobOutcome) -> tuple[str, ...]:
     result = outcome.result
     if result is None:
         return ()
-    return (*result.warnings, *(() if result.commit is None else result.commit.warnings))
+    texts = (*result.warnings, *(() if result.commit is None else result.commit.warnings))
+    return tuple(map(in_full, texts))

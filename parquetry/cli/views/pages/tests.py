@@ -23,6 +23,7 @@ from parquetry.compiler.reports.page import (
 )
 from parquetry.compiler.testing.history import PastOutcome, TestHistory
 from parquetry.compiler.testing.model import FAILURES, LimitOutcome, Outcome, Status, TableTests
+from parquetry.message import in_full
 
 TONES: Final = {
     Status.PASSED: Tone.GOOD,
@@ -76,7 +77,7 @@ def _section(
     reasons: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.reason is not None:
-            reasons.setdefault(outcome.reason, []).append(outcome.test)
+            reasons.setdefault(in_full(outcome.reason), []).append(outcome.test)
     reason_lines = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
     reason_lines += tuple(
         f"{one.test}: keys that failed are in {one.failures}" for one in outcomes if one.failures

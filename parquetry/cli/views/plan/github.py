@@ -17,6 +17,7 @@ from parquetry.cli.views.plan.words import (
 )
 from parquetry.compiler.plan.model import PlanDocument
 from parquetry.compiler.security.allowed_settings import target_name
+from parquetry.message import in_full
 
 
 def render_github(plan: PlanDocument, *, prefix: str = "") -> str:
@@ -30,11 +31,11 @@ def render_github(plan: PlanDocument, *, prefix: str = "") -> str:
 def _lines(plan: PlanDocument, prefix: str) -> Iterator[str]:
     for blocked in plan.intent.blocked:
         origin = next((change.origin for change in blocked.changes if change.origin), None)
-        message = f"{blocked.reason}; {blocked.remedy}"
+        message = f"{in_full(blocked.reason)}; {in_full(blocked.remedy)}"
         yield annotation("error", origin, f"{blocked.table} blocked {blocked.code}", message, prefix=prefix)
     for warning in plan.evidence.warnings:
         title = f"{warning.table} {warning.code}"
-        yield annotation("warning", warning.origin, title, warning.message, prefix=prefix)
+        yield annotation("warning", warning.origin, title, in_full(warning.message), prefix=prefix)
     for sign, text in authority_lines(plan):
         yield annotation("notice", None, "authority", f"{sign} {text}")
     for entry in plan.intent.target_changes:

@@ -53,6 +53,7 @@ from parquetry.compiler.reports.page import (
 from parquetry.compiler.reports.replay_chart import replay_charts
 from parquetry.compiler.reports.review import settings_diff, yaml_diff
 from parquetry.compiler.security.allowed_settings import target_name
+from parquetry.message import in_full
 
 _TONES = {
     ChangeClass.METADATA: Tone.PLAIN,
@@ -220,7 +221,9 @@ def _blocked(entry: Blocked, plan: PlanDocument) -> Section:
         badges=(Badge(text="blocked", tone=Tone.BAD), Badge(text=entry.code)),
         tone=Tone.BAD,
         blocks=(
-            Lines(texts=(*_notes(entry.changes), entry.reason, f"what to do: {entry.remedy}")),
+            Lines(
+                texts=(*_notes(entry.changes), in_full(entry.reason), f"what to do: {in_full(entry.remedy)}")
+            ),
             *((Diff(lines=diff),) if diff else ()),
             *_origins(entry.changes),
             *((Steps(steps=steps),) if steps else ()),

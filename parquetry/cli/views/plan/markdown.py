@@ -40,6 +40,7 @@ from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAc
 from parquetry.compiler.reports.costs import COST_HEADER, COST_NOTE, cost_rows
 from parquetry.compiler.reports.review import settings_diff, yaml_diff
 from parquetry.compiler.security.allowed_settings import target_name
+from parquetry.message import in_full
 from parquetry.text import shell
 
 _ROOM_FOR_NOTE = 200
@@ -165,8 +166,8 @@ def _target_section(plan: PlanDocument) -> Iterator[_Section]:
 def _blocked(blocked: Blocked, plan: PlanDocument) -> str:
     typed_options = typed_options_of(plan)
     lines = [
-        f"\n**Blocked: {code(blocked.table)}** {inline(blocked.code)}: {inline(blocked.reason)}.\n",
-        f"**What to do:** {inline(blocked.remedy)}\n",
+        f"\n**Blocked: {code(blocked.table)}** {inline(blocked.code)}: {inline(in_full(blocked.reason))}.\n",
+        f"**What to do:** {inline(in_full(blocked.remedy))}\n",
     ]
     steps = []
     for number, step in enumerate(blocked.recipe, start=1):
@@ -184,7 +185,7 @@ def _blocked(blocked: Blocked, plan: PlanDocument) -> str:
 def _warnings(plan: PlanDocument) -> Iterator[str]:
     for warning in plan.evidence.warnings:
         place = f"{code(warning.origin)} " if warning.origin else ""
-        yield f"- {place}{inline(warning.code)} {inline(warning.message)}\n"
+        yield f"- {place}{inline(warning.code)} {inline(in_full(warning.message))}\n"
 
 
 def _sections(plan: PlanDocument) -> Iterator[_Section]:

@@ -55,6 +55,7 @@ from parquetry.compiler.plan.model import (
 )
 from parquetry.compiler.reports.costs import cost_lines, total_line
 from parquetry.compiler.security.allowed_settings import target_name
+from parquetry.message import in_full
 from parquetry.text import shell
 
 
@@ -207,8 +208,8 @@ def _forecast(table: str, plan: PlanDocument, paint: Paint, *, verbose: bool) ->
 def _blocked(blocked: Blocked, paint: Paint, typed_options: TypedOptions) -> Iterator[str]:
     yield f"{paint.bad('!')} {paint.bold(blocked.table)}  {paint.bad('blocked')} {blocked.code}"
     yield from _change_lines(blocked.changes, paint)
-    yield from _wrapped(blocked.reason)
-    yield from _wrapped(f"what to do: {blocked.remedy}")
+    yield from _wrapped(in_full(blocked.reason))
+    yield from _wrapped(f"what to do: {in_full(blocked.remedy)}")
     for number, step in enumerate(blocked.recipe, start=1):
         if number == 1 and typed_options.directory is not None:
             yield f"         $ {shell.line('cd', shell.path_word(str(typed_options.directory)))}"
@@ -246,7 +247,7 @@ def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:
             yield from _wrapped(text, hang=4)
             yield f"        {paint.dim(place)}"
         if change.undeclared is not None:
-            yield from _wrapped(change.undeclared, indent=8)
+            yield from _wrapped(in_full(change.undeclared), indent=8)
         if change.allowed is not None:
             yield from _wrapped(f"allowed: {change.allowed}", indent=8)
 

@@ -14,7 +14,7 @@ from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, Pla
 from parquetry.compiler.replay.model import Replay
 from parquetry.compiler.security.authority import AuthorityKind
 from parquetry.compiler.spec_words import flow, format_size, human_duration
-from parquetry.message import command, joined
+from parquetry.message import Message, Text, command, in_full
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.sources.due import sums_by_source
 from parquetry.text.printable import quoted
@@ -57,7 +57,7 @@ def figures_of(action: TableAction, plan: PlanDocument) -> TableFigures | None:
 def warning_text(warning: PlanWarning) -> str:
     """Return the position of a warning if it has one, its code and its message."""
     place = f"{warning.origin}: " if warning.origin else ""
-    return f"{place}{warning.code} {warning.message}"
+    return f"{place}{warning.code} {in_full(warning.message)}"
 
 
 def target_kind(plan: PlanDocument) -> str:
@@ -147,9 +147,9 @@ def ingest_text(source: DueSource) -> str:
     """Return what the next run ingests from a source, such as ``landing (upsert): 2 files, 14 KB``."""
     head = f"{source.source} ({source.operation})"
     if source.problem is not None:
-        return f"{head}: the run would fail: {source.problem}"
+        return f"{head}: the run would fail: {in_full(source.problem)}"
     if source.warning is not None:
-        return f"{head}: nothing new; warning: {source.warning}"
+        return f"{head}: nothing new; warning: {in_full(source.warning)}"
     known = "".join(
         f"; {count(each.files, 'file')}, {human_size(each.size_bytes)}, ingested before by {each.source} "
         f"({each.commits})"
@@ -192,12 +192,16 @@ def _due_summary(plan: PlanDocument) -> str:
     return f"; work is due for {count(number, 'table')}{waits}" if number else f"; no work is due{waits}"
 
 
-def excluded_lines(table: str, excluded: ExcludedFiles) -> list[str]:
+def excluded_lines(table: str, excluded: ExcludedFiles) -> list[Text]:
     """Return the files that clustering leaves as they are, each with its reason, and the number of others."""
-    lines = [joined("", (file.path, ": ", file.detail)) for file in excluded.files]
+    lines: list[Text] = [f"{file.path}: {file.detail}" for file in excluded.files]
     if more := excluded.total - len(excluded.files):
-        named = command("service", "cluster", table, "--plan-only", "-v")
-        lines.append(f"and {count(more, 'file')} more; " + named + " names all")
+        shows_all = Message(
+            "and {files} more; {command} names all",
+            files=count(more, "file"),
+            command=command("service", "cluster", table, "--plan-only", "-v"),
+        )
+        lines.append(shows_all)
     return lines
 
 
@@ -356,7 +360,7 @@ def change_notes(change: Change) -> list[str]:
     """Return what to show of a change besides its values: code, reason, permission and live value."""
     notes = [change.code] if change.needs_allow_entry else []
     if change.undeclared is not None:
-        notes.append(change.undeclared)
+        notes.append(in_full(change.undeclared))
     if change.allowed is not None:
         notes.append(f"allowed: {change.allowed}")
     if change.live not in (None, change.old, change.new):
@@ -401,14 +405,17 @@ def uncommitted_text(plan: PlanDocument) -> str:
     return f"made in a working tree with uncommitted changes: {shown}"
 
 
-def drift_line(plan: PlanDocument) -> str:
+def drift_line(plan: PlanDocument) -> Text:
     """Return what other programs changed, on one line, or an empty text."""
     places = [drift.path for drift in plan.evidence.drift]
     if not places:
         return ""
     more = "" if len(places) <= _SHOWN else f" and {len(places) - _SHOWN} more"
-    return (
-        f"drift: {', '.join(places[:_SHOWN])}{more}; " + command("drift") + " shows who changed it and when"
+    return Message(
+        "drift: {places}{more}; {command} shows who changed it and when",
+        places=[*places[:_SHOWN]],
+        more=more,
+        command=command("drift"),
     )
 
 

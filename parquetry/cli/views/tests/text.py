@@ -11,6 +11,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.spec_words import format_age, format_size, human_duration
 from parquetry.compiler.testing.history import PastTest, TestHistory
 from parquetry.compiler.testing.model import LimitOutcome, Outcome, Status, TableTests, to_json
+from parquetry.message import in_full
 from parquetry.project.model.table_tests import Unit
 from parquetry.runtime.spec.codec import to_json_value
 
@@ -77,7 +78,7 @@ def words(status: Status) -> str:
 def finding(outcome: Outcome) -> str:
     """Return one line about a test that did not pass: the broken limits, or why nothing was measured."""
     if outcome.reason is not None:
-        return f"{words(outcome.status)}: {outcome.reason}"
+        return f"{words(outcome.status)}: {in_full(outcome.reason)}"
     broken = [
         f"{limit.limit}: {measured_text(limit)}, {bounds_text(limit)}"
         for limit in outcome.limits
@@ -93,7 +94,7 @@ def _table(tests: list[Outcome], paint: Paint) -> str:
     reasons: dict[str, list[str]] = {}
     for test in tests:
         if test.reason is not None:
-            reasons.setdefault(test.reason, []).append(test.test)
+            reasons.setdefault(in_full(test.reason), []).append(test.test)
     reason_lines = [f"  {_named(names)}: {reason}" for reason, names in reasons.items()]
     reason_lines += [f"  {test.test}: failing keys are in {test.failures}" for test in tests if test.failures]
     return "\n".join([*(f"  {line}" for line in lines), *reason_lines])

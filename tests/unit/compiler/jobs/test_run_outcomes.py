@@ -16,6 +16,7 @@ import parquetry
 from parquetry.cli.main import command_line
 from parquetry.compiler.jobs import run as running
 from parquetry.compiler.jobs.launch import new_run_id
+from parquetry.message import joined
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StorageError
 from parquetry.runtime.main import JobResult, ServiceResult
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
@@ -109,10 +110,10 @@ def test_each_reason_is_told_once_on_stderr_and_stays_in_the_json(folder, monkey
 
     def look(observation, *_, **__):
         if observation.handle.config.name == "orders":
-            raise CorruptTableError(*STATEMENTS)
+            raise CorruptTableError(joined("; ", STATEMENTS))
 
     monkeypatch.setattr(running, "check_files", look)
-    again = CorruptTableError(*STATEMENTS[1:])
+    again = CorruptTableError(joined("; ", STATEMENTS[1:]))
     code, jobs = run(folder, monkeypatch, {"orders": again, "parts": StorageError("gone; restore them")})
     assert code == 1
     assert [(job["job"], job["error"]) for job in jobs if job["table"] == "orders"] == [

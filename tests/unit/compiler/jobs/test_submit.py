@@ -21,7 +21,7 @@ from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.message import command, run
+from parquetry.message import Message, command, run
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, _failure, main, report_path, run_document
 from parquetry.runtime.spark_log import LogPipe
@@ -179,16 +179,14 @@ def test_a_driver_on_the_cluster_leaves_its_result_beside_the_table(folder, subm
     assert list(open_store(folder.table).list(".hoodie/.parquetry/reports")) == []
 
 
-def test_a_failure_comes_back_statement_by_statement_with_the_sql_that_it_is_about(
-    folder, submit, monkeypatch
-):
-    failure = CorruptTableError("a is gone", "restore it")
+def test_a_failure_comes_back_with_its_fields_and_the_sql_that_it_is_about(folder, submit, monkeypatch):
+    failure = CorruptTableError("{file} is gone; restore it", file="a")
     failure.declared = "sources.landing.select"
     said = json.dumps(_failure(failure))
     pretending(folder, monkeypatch, f"print({RESULT_PREFIX + said!r})")
     with pytest.raises(JobFailedError) as failed:
         submit(ingest(folder))
-    assert failed.value.args == ("a is gone", "restore it")
+    assert failed.value.message == failure.message
     assert (failed.value.declared, failed.value.exit_code) == ("sources.landing.select", 1)
 
 
@@ -270,8 +268,10 @@ def printed(document):
 
 
 def test_commands_of_a_job_elsewhere_are_completed_here(folder, submit, monkeypatch):
-    remedy = "gone; " + run("apply") + ", see " + command("timeline", "orders")
-    pretending(folder, monkeypatch, printed(_failure(CorruptTableError("it is", remedy))))
+    remedy = Message(
+        "gone; {command}, see {command2}", command=run("apply"), command2=command("timeline", "orders")
+    )
+    pretending(folder, monkeypatch, printed(_failure(CorruptTableError("it is; {remedy}", remedy=remedy))))
     with pytest.raises(JobFailedError) as caught:
         submit(ingest(folder))
     caught.value.writer = TypedOptions(target="prod").written

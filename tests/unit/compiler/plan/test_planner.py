@@ -311,7 +311,7 @@ def test_a_commit_that_cannot_be_read_is_drift_and_other_tables_are_planned(fold
     (warning,) = result.evidence.warnings
     assert (warning.code, warning.table) == ("DR100", "orders")
     text = " ".join(PlanView().text(result, Paint(enabled=False)).split())
-    assert f"warning DR100 table orders cannot be read or written as it is now: {drift.reason}" in text
+    assert f"warning DR100 table orders cannot be read or written as it is now: {drift.reason!s}" in text
 
 
 def test_what_is_due_of_a_damaged_table_is_a_warning_and_the_others_are_measured(folder):

@@ -111,7 +111,7 @@ def test_the_lock_of_an_apply_that_was_killed_blocks_nothing_of_ours(tmp_path):
     assert parquetry.load(folder.root).plan().is_empty
     code, text = said("orders", "--list", "--project", folder.root)
     assert (code, "if it no longer runs" in text) == (0, True)
-    assert checked(folder).found.startswith("can be written")
+    assert str(checked(folder).found).startswith("can be written")
     long_ago(store, instant)
     assert parquetry.load(folder.root).plan().is_empty
     code, text = said("--list", "--project", folder.root)
@@ -123,7 +123,7 @@ def test_the_lock_of_an_apply_that_was_killed_blocks_nothing_of_ours(tmp_path):
     folder.orders(clustering={"trigger": "async", "execution": {"columns": ["amount"]}})
     parquetry.load(folder.root).plan().apply()
     assert held_lock(store) is None
-    assert checked(folder).found.endswith("warehouse/orders")
+    assert str(checked(folder).found).endswith("warehouse/orders")
 
 
 def test_a_lock_by_another_program_that_writes_will_not_wait_for_is_told_by_doctor(tmp_path):
@@ -134,7 +134,7 @@ def test_a_lock_by_another_program_that_writes_will_not_wait_for_is_told_by_doct
     place.write_text("job 12")
     check = checked(folder)
     assert check.ok
-    assert re.search(r"; locked by another program \(job 12\) for \d+ s$", check.found)
+    assert re.search(r"; locked by another program \(job 12\) for \d+ s$", str(check.found))
     then = time.time() - 200
     os.utime(place, (then, then))
     check = checked(folder)
@@ -153,11 +153,11 @@ def test_ages_of_pending_instants_are_told_alike_by_doctor_and_timeline(tmp_path
     ):
         Path(folder.root / "warehouse/orders/.hoodie" / f"{time_}.commit.requested").touch()
         assert count in checked(folder).found
-    assert checked(folder).found.endswith(f"the oldest {begun[0]} for 3 days")
+    assert str(checked(folder).found).endswith(f"the oldest {begun[0]} for 3 days")
     cleaned = format_instant(store.now_ms() - 150_000, zone)
     place = Path(folder.root / "warehouse/orders/.hoodie" / f"{cleaned}.clean.requested")
     place.touch()
-    assert checked(folder).found.endswith(f"; a clean is pending: {cleaned} for 2 min")
+    assert str(checked(folder).found).endswith(f"; a clean is pending: {cleaned} for 2 min")
     place.unlink()
     told = CliRunner().invoke(command_line, ["timeline", "orders", "-p", str(folder.root)]).output
     assert f"{begun[0]}  commit requested, for 3 days" in told

@@ -370,45 +370,49 @@ def test_a_trial_that_needs_a_partition_names_none(personal):
     ("said", "shown"),
     [
         (
-            Message(Value.uri("/w/t/Person=Ada/1-2_0-0-0_20260101.parquet"), " is cut off"),
+            Message("{uri} is cut off", uri=Value.uri("/w/t/Person=Ada/1-2_0-0-0_20260101.parquet")),
             "/w/t/Person=***/1-2_0-0-0_20260101.parquet is cut off",
         ),
         (
-            Message(Value.uri("/w/t/Ada B/1-2_1-3-5_20260101.parquet"), " is cut off"),
+            Message("{uri} is cut off", uri=Value.uri("/w/t/Ada B/1-2_1-3-5_20260101.parquet")),
             "/w/t/***/1-2_1-3-5_20260101.parquet is cut off",
         ),
-        (Message(Value.file("Ada/.hoodie_partition_metadata")), "***/.hoodie_partition_metadata"),
-        (Message(Value.file("Ada")), "***"),
+        (Message.of(Value.file("Ada/.hoodie_partition_metadata")), "***/.hoodie_partition_metadata"),
+        (Message.of(Value.file("Ada")), "***"),
         (
-            Message(Value.file(".hoodie/.temp/20260101/Ada/1-2.parquet.marker.CREATE")),
+            Message.of(Value.file(".hoodie/.temp/20260101/Ada/1-2.parquet.marker.CREATE")),
             ".hoodie/.temp/20260101/***/1-2.parquet.marker.CREATE",
         ),
-        (Message(Value.file(".hoodie/20260101.commit")), ".hoodie/20260101.commit"),
-        (Message(Value.file("2026/01/01/x.parquet")), "***/x.parquet"),
-        (Message(Value.file("2026/01/01")), "***"),
-        (Message(Value.file("Ada=Person/x.parquet")), "***/x.parquet"),
-        (Message(Value.file(".hoodie")), ".hoodie"),
-        (Message(Value.file(".hoodie/.temp/20260101/MARKERS0")), ".hoodie/.temp/20260101/MARKERS0"),
+        (Message.of(Value.file(".hoodie/20260101.commit")), ".hoodie/20260101.commit"),
+        (Message.of(Value.file("2026/01/01/x.parquet")), "***/x.parquet"),
+        (Message.of(Value.file("2026/01/01")), "***"),
+        (Message.of(Value.file("Ada=Person/x.parquet")), "***/x.parquet"),
+        (Message.of(Value.file(".hoodie")), ".hoodie"),
+        (Message.of(Value.file(".hoodie/.temp/20260101/MARKERS0")), ".hoodie/.temp/20260101/MARKERS0"),
         (
-            Message(Value.file("Ada/0527aa51-dba6-52c2-af56-b98fcf43e664-0")),
+            Message.of(Value.file("Ada/0527aa51-dba6-52c2-af56-b98fcf43e664-0")),
             "***/0527aa51-dba6-52c2-af56-b98fcf43e664-0",
         ),
         (
-            Message(Value.uri("s3://raw/t/Ada/1-2_0-0-0_2026.parquet")),
+            Message.of(Value.uri("s3://raw/t/Ada/1-2_0-0-0_2026.parquet")),
             "s3://raw/t/***/1-2_0-0-0_2026.parquet",
         ),
         (
-            Message("changed file group 1-2 of partition ", Value.partition("Person=Ada")),
+            Message(
+                "changed file group 1-2 of partition {partition}", partition=Value.partition("Person=Ada")
+            ),
             "changed file group 1-2 of partition 'Person=***'",
         ),
         (
             Message(
-                "first in record key ", Value.record_key("Byron"), " in partition ", Value.partition("it's")
+                "first in record key {key} in partition {partition}",
+                key=Value.record_key("Byron"),
+                partition=Value.partition("it's"),
             ),
             "first in record key '***' in partition '***'",
         ),
-        (Message(Value.uri("s3://raw/in/Person=Ada/a.csv")), "s3://raw/in/Person=***/a.csv"),
-        (Message("rows: ", quoted_library_text("[X_Y] the value 'Ada'")), "rows: [X_Y] ***"),
+        (Message.of(Value.uri("s3://raw/in/Person=Ada/a.csv")), "s3://raw/in/Person=***/a.csv"),
+        (Message("rows: {reason}", reason=quoted_library_text("[X_Y] the value 'Ada'")), "rows: [X_Y] ***"),
         ("partition 'Ada' in our own words stays", "partition 'Ada' in our own words stays"),
     ],
 )
@@ -429,11 +433,11 @@ def test_values_in_errors_and_warnings_of_jobs_are_hidden(said, shown):
         (OSError(28, "No space left", "/w/t/Ada/1-2_0-0-0_2026.parquet"), "No space left: '/w/t/***/"),
         (ValueError("For input string: Ada"), "ValueError"),
         (
-            RetryWrite(Message(Value.file("Ada/1-2_0-0-0_2026.parquet"), " is gone")),
+            RetryWrite("{file} is gone", file=Value.file("Ada/1-2_0-0-0_2026.parquet")),
             "***/1-2_0-0-0_2026.parquet is gone",
         ),
         (RetryWrite("a file is gone"), "a file is gone"),
-        (InvalidDataError("rows", Message("in ", Value.partition("Ada"))), "rows; in '***'"),
+        (InvalidDataError("rows; in {partition}", partition=Value.partition("Ada")), "rows; in '***'"),
     ],
 )
 def test_failures_of_every_kind_are_hidden_in_warnings(failure, shown):
@@ -453,7 +457,7 @@ def test_an_error_of_the_system_names_no_partition():
 
 
 def test_a_group_that_was_lost_as_a_whole_names_no_partition():
-    why = Message("1 has changed file group 2 of partition ", Value.partition("Ada"))
+    why = Message("1 has changed file group 2 of partition {partition}", partition=Value.partition("Ada"))
     commit = CommitResult(instant=None, action="replacecommit", operation="cluster", retry_reasons=(why, why))
     columns = (Column(name="person", type="string", pii=True),)
     spec = TableSpec(name="t", columns=columns, partition_by=("person",))
@@ -461,7 +465,7 @@ def test_a_group_that_was_lost_as_a_whole_names_no_partition():
     lost = plan_result(commit, [RewrittenGroup(work=work, files=())], (), ()).left_out
     shown = masked_clustering(ClusteringResult(left_out=tuple(lost)), spec, location="/w/t")
     assert "Ada" not in repr(shown)
-    assert shown.left_out[0].reason.startswith("1 has changed file group 2 of partition '***'; ")
+    assert str(shown.left_out[0].reason).startswith("1 has changed file group 2 of partition '***'; ")
 
 
 @pytest.mark.parametrize(
@@ -485,8 +489,8 @@ def test_a_group_that_was_lost_as_a_whole_names_no_partition():
 def test_folders_below_the_table_are_hidden(said, shown, location):
     columns = (Column(name="day", type="string"), Column(name="person", type="string", pii=True))
     spec = TableSpec(name="t", columns=columns, partition_by=("day", "person"))
-    assert masked_message(Message(Value.uri(said)), spec, location=location) == shown
-    masked_once = masked_message(Message(Value.uri(said)), spec, location=location)
+    assert masked_message(Message.of(Value.uri(said)), spec, location=location) == shown
+    masked_once = masked_message(Message.of(Value.uri(said)), spec, location=location)
     assert masked_message(masked_once, spec, location=location) == shown
 
 
@@ -512,12 +516,12 @@ def test_what_a_job_answers_and_fails_with_hides_them(folder):
 
     def session(job):
         file = Value.uri(f"{job.location}/city=Turin/1_0-0-0_2.parquet")
-        raise InvalidDataError(Message(file, " is no parquet file"))
+        raise InvalidDataError("{file} is no parquet file", file=file)
 
     with pytest.raises(InvalidDataError) as failure:
         execute(ingest, session=session)
     assert str(failure.value) == f"{ingest.location}/city=***/1_0-0-0_2.parquet is no parquet file"
-    reason = Message("file group 1 of partition ", Value.partition("city=Turin"))
+    reason = Message("file group 1 of partition {partition}", partition=Value.partition("city=Turin"))
     retried = CommitResult(
         instant=None,
         action="commit",
@@ -527,7 +531,7 @@ def test_what_a_job_answers_and_fails_with_hides_them(folder):
     shown = masked_commit(retried, ingest.spec, location=ingest.location)
     assert shown.retry_reasons == ("file group 1 of partition 'city=***'",)
     lost = UnpublishedGroup(partition="city=Turin", files=2, reason=reason)
-    cleaned = Message("clean: ", Value.file("city=Turin/x"))
+    cleaned = Message("clean: {file}", file=Value.file("city=Turin/x"))
     told = masked_clustering(
         ClusteringResult(left_out=(lost,), warnings=(cleaned,)), ingest.spec, location=ingest.location
     )
@@ -536,7 +540,7 @@ def test_what_a_job_answers_and_fails_with_hides_them(folder):
 
 
 def test_what_writers_log_hides_them(personal, caplog):
-    lost = iter([Message(Value.file("p=Ada/1_0-0-0_2.parquet"), " has been cleaned meanwhile")])
+    lost = iter([Message("{file} has been cleaned meanwhile", file=Value.file("p=Ada/1_0-0-0_2.parquet"))])
 
     def lose_once(_):
         for reason in lost:
@@ -551,12 +555,12 @@ def test_what_writers_log_hides_them(personal, caplog):
 def test_a_service_that_fails_after_a_write_hides_them(personal, caplog, monkeypatch):
     def failing(table, *, timing):
         file = Value.uri(f"{table.store.uri}/p=Ada/1_0-0-0_2.parquet")
-        raise InvalidDataError(Message(file, " cannot be deleted"))
+        raise InvalidDataError("{file} cannot be deleted", file=file)
 
     monkeypatch.setattr(after_write, "clean_if_due", failing)
     result = SmallTable(personal, timing=FAST, services=True).insert({"d": (4, "Ada")})
     (warning,) = result.warnings
-    assert warning.endswith("p=***/1_0-0-0_2.parquet cannot be deleted")
+    assert str(warning).endswith("p=***/1_0-0-0_2.parquet cannot be deleted")
     assert "p=***/1_0" in caplog.text
     assert "p=Ada" not in caplog.text
 
@@ -667,6 +671,6 @@ def test_failures_of_personal_tables_have_no_cause_and_no_words_of_libraries():
     quoted = quoted_library_text("[X_Y] value 'Ada'")
     for spec, said in ((personal, "rows: [X_Y] ***; fix"), (public, "rows: [X_Y] value 'Ada'; fix")):
         with pytest.raises(InvalidDataError) as failure, failures_masked(spec, location="/w/t"):
-            raise InvalidDataError(Message("rows: ", quoted, "; fix")) from ValueError("Ada")
+            raise InvalidDataError("rows: {quoted}; fix", quoted=quoted) from ValueError("Ada")
         assert str(failure.value) == said
         assert (failure.value.__cause__ is None) is (spec is personal)

@@ -209,7 +209,7 @@ def test_recorded_settings_that_break_a_check_are_left_out_and_named(folder):
     }
     assert "gone" in left["clustering.execution.columns"].reason
     assert left["sizing.small_file_limit"].value == "225829120B"
-    assert left["sizing.small_file_limit"].reason.startswith("PQ")
+    assert str(left["sizing.small_file_limit"].reason).startswith("PQ")
     assert result.settings["sizing.max_file_size"] == "120MiB"
     declared = written(folder)
     assert declared["files"] == {"page_size": "1MiB"}

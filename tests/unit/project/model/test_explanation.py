@@ -123,7 +123,7 @@ def test_every_code_has_words(code):
     found = explain_code(code)
     assert found.title
     assert found.kind in {"error", "warning", "change", "drift"}
-    for part in (found.explanation, found.remedy):
+    for part in map(str, (found.explanation, found.remedy)):
         assert part.endswith("."), part
         assert len(part.split()) > 2, part
     assert found.explanation != found.remedy

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -12,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from parquetry.message import with_values
 from parquetry.runtime.arrow.local_rows import BATCH_BYTES, check_rows, local_rows
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.table_spec import Column
@@ -158,7 +156,7 @@ def test_a_value_that_the_type_does_not_hold_is_an_error_with_the_columns_name(k
 def test_a_value_in_an_error_can_be_masked(kind, values, shown):
     with pytest.raises(InvalidDataError, match=shown) as caught:
         taken(frame(values), kind)
-    assert shown not in with_values(caught.value.args[0], lambda value: replace(value, text=value.mask))
+    assert shown not in str(caught.value.message)
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_a_text_that_is_in_many_files_has_two_places(tmp_path):
         files.append(found_file(tmp_path / name))
     explain = explained(Source(name="s", format="json", path="in/*"), files, [], {})
     said = explain("", RefusedCell("", "id", "bigint", "abc"))
-    assert said.endswith("is not bigint; this text is in in/a, line 1, and in in/b, line 1")
+    assert said.in_full().endswith("is not bigint; this text is in in/a, line 1, and in in/b, line 1")
 
 
 @contextmanager

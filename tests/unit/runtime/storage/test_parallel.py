@@ -37,7 +37,7 @@ def test_it_is_computed_once_for_an_object():
     assert Listing.files.__doc__ == "The files."
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, StorageError])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), StorageError("full")], ids=repr)
 def test_after_a_failure_the_others_ask_for_nothing_more(failure):
     asked = []
     failed = threading.Event()
@@ -51,7 +51,7 @@ def test_after_a_failure_the_others_ask_for_nothing_more(failure):
         time.sleep(0.2)
         return map_each(range(5), asked.append)
 
-    with pytest.raises(failure):
+    with pytest.raises(type(failure)):
         map_each(range(100), of_table)
     assert asked == []
 

@@ -52,7 +52,7 @@ def test_a_number_is_taken_once(table):
     assert write_applied(table.store, spec(), number=1, plan_id="p") == first
     with pytest.raises(
         StalePlanError,
-        match=r"record 1 was applied by another user or process \(plan p, commit None\); plan again",
+        match=r"record 1 was applied by another user or process \(plan p, commit none\); plan again",
     ):
         write_applied(table.store, spec(ordering="n"), number=1, plan_id="q")
     assert read_applied(table.store).spec == spec()

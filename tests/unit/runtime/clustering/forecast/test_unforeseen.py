@@ -99,14 +99,14 @@ def test_a_write_is_not_ended_by_a_strategy_that_fails(installed, table, failure
     result = cluster_inline(OneProcessSpark(), table.handle, written, timing=FAST)
     assert result.instant == written.instant
     assert result.files_clustered == 0
-    assert "'theirs' failed" in "".join(result.warnings)
+    assert "'theirs' failed" in "".join(map(str, result.warnings))
 
 
 def test_nor_by_one_that_cannot_be_loaded(installed, table):
     installed(load=broken)
     written = table.insert({"k": (1, "a")})
     result = cluster_inline(OneProcessSpark(), table.handle, written, timing=FAST)
-    assert "'theirs' failed: ImportError" in "".join(result.warnings)
+    assert "'theirs' failed: ImportError" in "".join(map(str, result.warnings))
 
 
 def test_a_table_is_clustered_though_nothing_could_be_foreseen(installed, table, caplog):

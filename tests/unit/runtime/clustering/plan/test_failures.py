@@ -255,7 +255,7 @@ def test_a_plan_strategy_of_somebody_else_fails_no_write(table, monkeypatch, ans
     written = table.insert({"new": (9, "a")})
     result = cluster_inline(OneProcessSpark(), table.handle, written, timing=FAST)
     (warning,) = result.warnings
-    assert warning.startswith("clustering: clustering.plan.strategy: 'mine' ")
+    assert str(warning).startswith("clustering: clustering.plan.strategy: 'mine' ")
 
 
 def test_a_bug_in_clustering_fails_no_write(table, monkeypatch):
