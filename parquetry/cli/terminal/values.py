@@ -14,13 +14,13 @@ from functools import cache
 from operator import is_
 from typing import Any, TypeVar
 
-from parquetry.message import Message
+from parquetry.message import Message, Text, in_full
 from parquetry.text.printable import quoted
 
 _Outcome = TypeVar("_Outcome")
 
 
-def printable_outcome(outcome: _Outcome, with_options: Callable[[str], str] | None = None) -> _Outcome:
+def printable_outcome(outcome: _Outcome, with_options: Callable[[Text], str] | None = None) -> _Outcome:
     """Return the outcome; each text with invisible characters in it is quoted and escaped.
 
     ``with_options`` first turns each message into text; without it messages stay messages. If nothing
@@ -30,11 +30,13 @@ def printable_outcome(outcome: _Outcome, with_options: Callable[[str], str] | No
     return shown
 
 
-def _shown(value: Any, with_options: Callable[[str], str] | None, seen: dict[int, Any]) -> Any:
+def _shown(value: Any, with_options: Callable[[Text], str] | None, seen: dict[int, Any]) -> Any:
     """Return the value; ``seen`` has the converted parts by their ids, so that each is converted once."""
+    if isinstance(value, Message):
+        text = (with_options or in_full)(value)
+        is_kept = with_options is None and text.isprintable()
+        return value if is_kept else _shown(text, with_options, seen)
     if isinstance(value, str):
-        if with_options is not None and isinstance(value, Message):
-            value = with_options(value)
         return value if value.isprintable() or isinstance(value, Enum) else quoted(value)
     names = _fields_of(type(value))  # type: ignore[arg-type]  # a type is hashable
     if names is None and not isinstance(value, Mapping | tuple | list):
@@ -45,7 +47,10 @@ def _shown(value: Any, with_options: Callable[[str], str] | None, seen: dict[int
 
 
 def _shown_parts(
-    value: Any, names: tuple[str, ...] | None, with_options: Callable[[str], str] | None, seen: dict[int, Any]
+    value: Any,
+    names: tuple[str, ...] | None,
+    with_options: Callable[[Text], str] | None,
+    seen: dict[int, Any],
 ) -> Any:
     """Return a compound value with its parts converted; the same object if no part changes."""
     if names is not None:

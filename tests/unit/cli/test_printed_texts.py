@@ -7,6 +7,7 @@ import html
 import json
 import logging
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -17,11 +18,13 @@ from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
 from parquetry.cli.terminal.messages import write_message
 from parquetry.cli.terminal.output import Output, Paint
 from parquetry.cli.terminal.styles import printable, styled
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.values import printable_outcome
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.errors import ParquetryError
+from parquetry.message import Command, Message, Value
 from parquetry.project.diagnostics.model import workflow_command
 from parquetry.runtime.table.applied import AppliedRef
 from parquetry.text.printable import json_text
@@ -152,6 +155,17 @@ def test_texts_of_an_outcome_are_quoted_where_they_are():
     assert printable_outcome(held) == Held('"a\\nb"', ("c", '"d\\u001b"'), {'"e\\n"': "f"})
     same = Held("a", ("c",), {"e": "f"})
     assert printable_outcome(same) is same
+
+
+def test_messages_in_an_outcome_get_options_and_are_quoted_as_a_whole():
+    named = Message("do {command}", command=Command(("plan",)))
+    forged = Message("read {file}", file=Value.file("a\nb"))
+    options = TypedOptions(directory=Path("shop"))
+    shown = printable_outcome([named, forged], options.with_options)
+    assert shown == ["do `parquetry plan --project shop`", '"read a\\nb"']
+    named_only = [named]
+    assert printable_outcome(named_only) is named_only
+    assert printable_outcome([forged]) == ['"read a\\nb"']
 
 
 MARKS = [
