@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError, message_of
-from parquetry.message import Message, Text, commands_of, message_json, run, texts
+from parquetry.message import Message, Text, Value, commands_of, message_json, run, texts
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import ChangeResult, TableChange, apply_change
@@ -154,7 +154,8 @@ def _masked_result(result: JobResult, job: JobPlan) -> JobResult:
     return replace(
         result,
         commit=None if commit is None else masked_commit(commit, job.spec, location=job.location),
-        warnings=tuple(masked_text(warning) for warning in result.warnings),
+        warnings=tuple(map(masked_text, result.warnings)),
+        set_aside=tuple(map(masked_text, result.set_aside)),
         clustering=(
             None if clustering is None else masked_clustering(clustering, job.spec, location=job.location)
         ),
@@ -294,8 +295,8 @@ def _ingest(
     Spark starts only if there is something to ingest.
     """
     extra = {"parquetry.plan_id": job.plan_id} if job.plan_id else {}
-    set_aside: dict[str, str] = {}
-    reason = f"source {job.source} of {job.table}: other runs ingested its files first"
+    set_aside: dict[str, Text] = {}
+    reason: Text = f"source {job.source} of {job.table}: other runs ingested its files first"
     rounds = 0
     while rounds < _ROUNDS:
         handle = open_table(store, owner=job.owner)
@@ -320,13 +321,13 @@ def _ingest(
                 clustering_budget_bytes=job.budget_bytes,
             )
         except SourceChangedError as error:
-            reason, rounds = str(error), rounds + 1
+            reason, rounds = error.message, rounds + 1
             continue
         except InvalidDataError as failure:
             bad = due.file_in(str(failure)) if source.bad_files == SET_ASIDE else None
             if bad is None or len(set_aside) == _MOST_SET_ASIDE:
                 raise
-            set_aside[bad] = str(failure)
+            set_aside[bad] = failure.message
             continue
         if not commit.superseded:
             return replace(_ingest_result(job, due, set_aside), commit=commit)
@@ -340,7 +341,8 @@ def _ingest_result(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, T
     if due is None:
         return JobResult(table=job.table, job=job.name, set_aside=tuple(refused.values()))
     refused |= {
-        each.path: Message("{each} {reason}", each=each.path, reason=each.reason) for each in due.refused
+        each.path: Message("{file} {reason}", file=Value.uri(each.path), reason=each.reason)
+        for each in due.refused
     }
     return JobResult(
         table=job.table,

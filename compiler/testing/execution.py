@@ -17,7 +17,7 @@ from parquetry.compiler.testing.tables import DeclaredTest, TableUnderTest
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.run_results import save_results
 from parquetry.errors import ParquetryError
-from parquetry.message import Message, Text
+from parquetry.message import Text
 from parquetry.project.model.table_tests import (
     ERROR,
     ITSELF,
@@ -33,6 +33,7 @@ from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.job import JobPlan
 from parquetry.runtime.spec.masking import (
     failures_masked,
+    masked_message,
     masked_partition,
     personal_column_names,
     pii_columns,
@@ -141,7 +142,7 @@ def _measure_reporting(table: TableUnderTest, rows: RowExecution | None, *, stop
     except ParquetryError as failure:
         if isinstance(failure, TableNotFoundError) and table.missing is not None:
             failure = table.missing()
-        reason = failure.message
+        reason = masked_message(failure.message, table.declared, location="")
         return _Measured(
             found=tuple(
                 _outcome_without_value(table, declared, Status.UNMEASURED, reason) for declared in table.tests
@@ -253,7 +254,7 @@ def _outcomes(
     unanswered = [found for found in measured.found if isinstance(found, RowsToRead)]
     passed = [*measured.passed]
     answers: Mapping[str, RowTestResult] = {}
-    problem: Message | str | None = None
+    problem: Text | None = None
     known = [found for found in measured.found if isinstance(found, Outcome)]
     is_over = stops and any(outcome.status in FAILURES for outcome in known)
     if unanswered and rows is not None and table.rows is not None and not is_over:
@@ -261,9 +262,9 @@ def _outcomes(
             answers = {answer.name: answer for answer in _read(table, measured, unanswered, rows)}
             problem = _NO_ANSWER  # for tests without an answer
         except ParquetryError as failure:
-            problem = failure.message
+            problem = masked_message(failure.message, measured.shown_by, location="")
         except Exception as bug:  # noqa: BLE001  # a bug with one table must not hide the other tables' tests
-            problem = rows.diagnose(bug).message
+            problem = masked_message(rows.diagnose(bug).message, measured.shown_by, location="")
     outcomes = []
     for declared, found in zip(table.tests, measured.found, strict=True):
         if isinstance(found, Outcome):

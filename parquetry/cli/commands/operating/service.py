@@ -186,6 +186,7 @@ def cluster_table(
     """
     from parquetry.cli.views.clustering import ClusteringView, DueClusteringView, ScheduledView
     from parquetry.runtime.clustering.plan.due import forecast_due
+    from parquetry.runtime.clustering.plan.execution import masked_clustering
 
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
@@ -202,7 +203,10 @@ def cluster_table(
     else:
         with progress_of(output, f"{table} cluster"):
             result = services.run_clustering(request, table, instant=instant, applied=applied)
-        shown_by = services.open_named(request, table, applied=True)[1] if result.left_out else None
+        shown_by = None
+        if result.left_out or result.warnings:
+            handle, shown_by = services.open_named(request, table, applied=True)
+            result = masked_clustering(result, shown_by, location=handle.store.uri)
         output.show(ClusteringView(shown_by), result)
     return 0
 

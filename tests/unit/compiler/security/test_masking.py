@@ -32,7 +32,7 @@ from parquetry.compiler.reports.timeline import report_timeline
 from parquetry.compiler.security.masking import masked_sql
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.errors import message_of
-from parquetry.message import Message, Value
+from parquetry.message import Message, Value, in_full
 from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.clustering.plan.execution import (
     ClusteringResult,
@@ -537,6 +537,24 @@ def test_what_a_job_answers_and_fails_with_hides_them(folder):
     )
     assert "Turin" not in str(told)
     assert told.left_out[0].partition == "city=***"
+
+
+def test_the_reasons_for_files_that_a_job_sets_aside_hide_them(folder, monkeypatch):
+    columns = [dict(column, pii=column["name"] == "city") for column in ORDERS["columns"]]
+    folder.orders(columns=columns, sources=[{**ORDERS["sources"][0], "bad_files": "set_aside"}])
+    assert apply_plan(plan(folder), folder.workspace()).failure is None
+    folder.deliver("a.csv", "order_id,city\n1,Turin\n")
+    workspace = folder.workspace()
+    ingest = next(job for job in jobs_of(workspace, workspace.table("orders")) if job.source)
+
+    def refuse(spark, handle, source, due, **_):
+        row = Value.quote("no number in 'Turin'", "ParseError")
+        raise InvalidDataError("{file}: {row}", file=Value.uri(due.files[0].file.path), row=row)
+
+    monkeypatch.setattr("parquetry.runtime.spark.ingest.write_batch", refuse)
+    (reason,) = execute(ingest, session=lambda _: None).set_aside
+    assert str(reason) == in_full(reason)
+    assert str(reason).endswith("/a.csv: ParseError")
 
 
 def test_what_writers_log_hides_them(personal, caplog):

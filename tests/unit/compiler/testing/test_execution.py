@@ -18,12 +18,14 @@ from parquetry.compiler.testing.execution import execute_tests
 from parquetry.compiler.testing.model import Status
 from parquetry.compiler.testing.tables import TableUnderTest, declared_tests
 from parquetry.errors import ParquetryError
+from parquetry.message import in_full
 from parquetry.project.model.table_tests import table_test
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.table_spec import Column, Extra
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.properties import PROPERTIES_PATH
+from parquetry.runtime.timeline.sidecars import IDENTITY_PATH
 from tests.support.handmade import HandmadeTable
 from tests.support.handmade import spec as handmade
 from tests.support.project_folder import EVENTS, ProjectFolder
@@ -231,10 +233,14 @@ def test_a_table_that_is_missing_foreign_or_broken_fails_its_tests(table, tmp_pa
     shutil.copytree(table.store.uri.removeprefix("file://"), tmp_path / "t")
     (tmp_path / "t" / PROPERTIES_PATH).write_text("hoodie.table.type=MERGE_ON_READ\n")
     broken = under_test(table, store=open_store(tmp_path / "t"))
-    for one in (gone, foreign, broken):
+    shutil.copytree(table.store.uri.removeprefix("file://"), tmp_path / "u")
+    (tmp_path / "u" / IDENTITY_PATH).write_text("{")
+    cut_off = under_test(table, store=open_store(tmp_path / "u"))
+    for one in (gone, foreign, broken, cut_off):
         result = execute_tests([one], run_id=None, target=None)
         assert {outcome.status for outcome in result.outcomes} == {Status.UNMEASURED}
-        assert len({outcome.reason for outcome in result.outcomes}) == 1
+        (reason,) = {outcome.reason for outcome in result.outcomes}
+        assert str(reason) == in_full(reason)  # no table has personal columns
         assert result.failure.exit_code == 1
 
 
