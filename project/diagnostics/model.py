@@ -209,9 +209,9 @@ def render_json(diagnostics: Sequence[Diagnostic], *, files: int) -> dict[str, A
             {
                 "severity": found.severity.word,
                 "code": found.code,
-                "summary": found.summary,
+                "summary": in_full(found.summary),
                 "detail": found.detail,
-                "hint": found.hint,
+                "hint": found.hint and in_full(found.hint),
                 "file": found.file,
                 "range": {
                     "start": {"line": found.span.start.line, "column": found.span.start.column},

@@ -37,14 +37,14 @@ def shout(part):
 
 def test_fields_are_written_into_the_sentence():
     message = Message(
-        "{{a}} {count:,} {name!r} {share:.1f}{nothing}, {names}",
+        "{{a}} {count:,} {name!r} {share:.1f} {nothing}, {names}",
         count=1234,
         name="x",
         share=0.25,
         nothing=None,
         names=["b", Value.partition("c")],
     )
-    assert message.in_full() == "{a} 1,234 'x' 0.2, b, 'c'"
+    assert message.in_full() == "{a} 1,234 'x' 0.2 none, b, 'c'"
     assert (str(MESSAGE), MESSAGE.in_full()) == (TEXT, TEXT)
 
 
