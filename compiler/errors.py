@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Field, Text
+from parquetry.message import Field, Text, message
 from parquetry.project.diagnostics.model import Diagnostic, render_text
 
 
@@ -13,7 +13,7 @@ class SpecError(ParquetryError):
     """The project's files have errors. ``diagnostics`` contains all of them, and the message shows them."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], *, files: int) -> None:
-        super().__init__("{diagnostics}", diagnostics=render_text(diagnostics, files=files).rstrip("\n"))
+        super().__init__(message(render_text(diagnostics, files=files).rstrip("\n")))
         self.diagnostics = diagnostics
         self.files = files
 

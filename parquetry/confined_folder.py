@@ -157,7 +157,7 @@ class ConfinedFolder:
             below = below.relative_to(self.root)
         if ".." in below.parts:
             raise LinkInTheWayError(
-                "{path} leads out of {root}; name a path inside", path=path, root=self.root
+                "{path} leads out of {folder}; name a path inside", path=path, folder=self.root
             )
         try:
             with self.open_parent(str(below), create_parents=create_parents, private=private) as at:
@@ -290,9 +290,9 @@ class ConfinedFolder:
         if identity_of(os.fstat(folder)) != identity:
             os.close(folder)
             raise LinkInTheWayError(
-                "{uri} is another folder: {replaced_remedy}",
-                uri=Value.uri(str(self.root), quoted=True),
-                replaced_remedy=_REPLACED_REMEDY,
+                "{folder} is another folder: {remedy}",
+                folder=Value.uri(str(self.root), quoted=True),
+                remedy=_REPLACED_REMEDY,
             )
         self._real_root, self._identity = real_root, identity
         return folder
@@ -341,7 +341,7 @@ class ConfinedFolder:
         why = f"leads out of {self.root}" if outside else "parquetry follows no links there"
         where = Value.uri(str(self.root / path), quoted=True)
         return LinkInTheWayError(
-            "{where} is a link, and {why}: {remedy}", where=where, why=why, remedy=self.remedy
+            "{path} is a link, and {reason}: {remedy}", path=where, reason=why, remedy=self.remedy
         )
 
 
@@ -393,7 +393,7 @@ def identity_of(status: os.stat_result) -> FileIdentity:
 
 
 def _in_the_way(path: str, wanted: str) -> LinkInTheWayError:
-    return LinkInTheWayError("{path!r} is not a {wanted}; move it away", path=path, wanted=wanted)
+    return LinkInTheWayError("{path!r} is not a {expected}; move it away", path=path, expected=wanted)
 
 
 def _real_path(folder: Path) -> str:

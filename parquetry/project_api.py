@@ -191,7 +191,7 @@ class Project:
         """
         if only is not None and only not in set(Only):
             parts = " or ".join(repr(str(part)) for part in Only)
-            raise UsageError("only= is {only!r}; give {parts}", only=only, parts=parts)
+            raise UsageError("only= is {only}; give {expected}", only=repr(only), expected=parts)
         run_id = new_run_id()
         with python_messages():
             result = run_tables(
@@ -237,10 +237,12 @@ def load(
     for name, given in (("select", select), ("exclude", exclude)):
         if isinstance(given, str):
             raise UsageError(
-                "{name}= is one selector, {given!r}; give a list of them: [{given!r}]", name=name, given=given
+                "{parameter}= is one selector, {selector!r}; give a list of them: [{selector!r}]",
+                parameter=name,
+                selector=given,
             )
     if not isinstance(target, str | None):
-        raise UsageError("target= is {target!r}; give the name of a target", target=target)
+        raise UsageError("target= is {target}; give the name of a target", target=repr(target))
     with python_messages():
         workspace = open_workspace(
             Path(directory),
@@ -272,9 +274,9 @@ def unexpected_error(failure: Exception) -> ParquetryError:
         ended.__cause__ = failure
         return ended
     error = UnexpectedError(
-        "a bug of parquetry ({name}: {failure}); please report it",
-        name=type(failure).__name__,
-        failure=message_of(failure),
+        "a bug of parquetry ({error}: {reason}); please report it",
+        error=type(failure).__name__,
+        reason=message_of(failure),
     )
     error.__cause__ = failure
     return error

@@ -268,7 +268,7 @@ class Table:
             near = get_close_matches(str(operation).lower(), _BATCH_OPERATIONS, n=1)
             known = f"did you mean {near[0]!r}?" if near else f"operations are {', '.join(_BATCH_OPERATIONS)}"
             raise UsageError(
-                "a batch writer has no operation {operation!r}; {known}", operation=operation, known=known
+                "a batch writer has no operation {operation}; {hint}", operation=repr(operation), hint=known
             )
         from parquetry.runtime.spark.stream import batch_writer  # noqa: PLC0415 - heavy
 
@@ -410,7 +410,7 @@ def _parse_ties(ties: str) -> Ties:
     try:
         return Ties(ties)
     except ValueError:
-        raise UsageError("ties is {ties}, not {ties2!r}", ties=[*Ties], ties2=ties) from None
+        raise UsageError("ties is {expected}, not {found}", expected=list(Ties), found=repr(ties)) from None
 
 
 @python_messages()

@@ -124,11 +124,11 @@ def git(
                 child.kill()
         if len(output) > _MAX_BYTES:
             raise GitError(
-                "the output of git {command} in {resolve} exceeds {max_bytes} MiB: no project has that "
+                "the output of git {command} in {directory} exceeds {limit_mib} MiB: no project has that "
                 "many files; name another revision",
                 command=command[0],
-                resolve=directory.resolve(),
-                max_bytes=_MAX_BYTES >> 20,
+                directory=directory.resolve(),
+                limit_mib=_MAX_BYTES >> 20,
             )
         error_file.seek(0)
         error_text = error_file.read(_MAX_ERROR_BYTES).decode(errors="replace").strip()
@@ -209,10 +209,10 @@ def work_tree(directory: Path) -> GitWorkTree:
     head = object_named(directory, "HEAD")
     if "safe.bareRepository" in head.error_text:
         raise GitError(
-            "{resolve} has the files of a bare git repository (HEAD, objects, refs), whose settings "
-            "git would follow; remove them, or {option}",
-            resolve=directory.resolve(),
-            option=phrase(
+            "{directory} has the files of a bare git repository (HEAD, objects, refs), whose settings git "
+            "would follow; remove them, or {remedy}",
+            directory=directory.resolve(),
+            remedy=phrase(
                 "name another folder with --project", called="give another folder to parquetry.load()"
             ),
         )

@@ -127,12 +127,17 @@ def _resolved(directory: Path, revision: str) -> str:
     """Return the commit of a revision."""
     found = object_named(directory, f"{revision}^{{commit}}") if "\0" not in revision else None
     if found is not None and found.code is None:
-        raise RevisionError("{error_text}; install it", error_text=found.error_text)
+        raise RevisionError("{reason}; install it", reason=found.error_text)
     commit = commit_named(found.line) if found is not None else None
     if commit is None:
         why = f" ({found.error_text})" if found is not None and found.error_text else ""
-        message = f"there is no git revision {revision!r} in {directory.resolve()}{why}"
-        raise RevisionError("{message}; fetch it, or name a commit, a branch or a tag", message=message)
+        raise RevisionError(
+            "there is no git revision {revision!r} in {directory}{reason}; fetch it, or name a commit, a "
+            "branch or a tag",
+            revision=revision,
+            directory=directory.resolve(),
+            reason=why,
+        )
     return commit
 
 
@@ -284,9 +289,9 @@ def _check(answer: GitAnswer, directory: Path, revision: str) -> None:
         reason = ascii(answer.error_text or f"it ended with {answer.code}")
         remedy = _FETCH if "promisor" in answer.error_text else "name another revision, or try `git fsck`"
         raise RevisionError(
-            "git cannot read revision {revision!r} in {resolve}: {reason}; {remedy}",
+            "git cannot read revision {revision!r} in {directory}: {reason}; {remedy}",
             revision=revision,
-            resolve=directory.resolve(),
+            directory=directory.resolve(),
             reason=reason,
             remedy=remedy,
         )
@@ -294,4 +299,4 @@ def _check(answer: GitAnswer, directory: Path, revision: str) -> None:
 
 def _unreadable(revision: str, path: str | None, why: str, remedy: str = _REMEDY) -> RevisionError:
     entry = f"revision {revision!r} cannot be read: " + ("" if path is None else f"its entry {path!a} ")
-    return RevisionError("{entry}{why}; {remedy}", entry=entry, why=why, remedy=remedy)
+    return RevisionError("{entry}{reason}; {remedy}", entry=entry, reason=why, remedy=remedy)

@@ -56,10 +56,10 @@ class ExampleOutcomes:
         if not different:
             return None
         return DifferentOutcomeError(
-            "{different} of {outcomes} example plans have an unexpected outcome; correct the "
-            "expression, the example or the expected outcome",
+            "{different} of {examples} example plans have an unexpected outcome; correct the expression, "
+            "the example or the expected outcome",
             different=different,
-            outcomes=len(self.outcomes),
+            examples=len(self.outcomes),
         )
 
 

@@ -31,19 +31,18 @@ def check_declared(observation: Observation, declared: TableSpec) -> None:
     plan = "" if applied.plan_id is None else f", by plan {applied.plan_id}"
     commit = "" if applied.git_commit is None else f", from commit {applied.git_commit[:12]}"
     raise StalePlanError(
-        "{drift_code} {table}: record {number}{plan}{commit} differs from the declared spec in "
-        "{paths}{more}. If the change is yours, apply it ({command}, {command2}), run from the commit "
-        "that was applied, or use the record (--applied); if nobody intended it, find out who wrote to "
-        "the table",
-        drift_code=DRIFT_CODE,
+        "{code} {table}: record {number}{plan}{commit} differs from the declared spec in {paths}{more}. "
+        "If the change is yours, apply it ({plan_command}, {apply_command}), run from the commit that was "
+        "applied, or use the record (--applied); if nobody intended it, find out who wrote to the table",
+        code=DRIFT_CODE,
         table=observation.handle.store.uri,
         number=applied.number,
         plan=plan,
         commit=commit,
-        paths=[*paths[:_SHOWN]],
+        paths=paths[:_SHOWN],
         more=more,
-        command=command("plan"),
-        command2=command("apply"),
+        plan_command=command("plan"),
+        apply_command=command("apply"),
     )
 
 

@@ -83,9 +83,9 @@ def past_run(root: Path, run_id: str) -> PastRun:
     project_folder = ConfinedFolder(root)
     if run_id not in recorded_runs(project_folder):
         raise UsageError(
-            "no run {run_id!r} is recorded in {root}; omit the id to list the runs",
+            "no run {run_id!r} is recorded in {folder}; omit the id to list the runs",
             run_id=run_id,
-            root=root / RUNS,
+            folder=root / RUNS,
         )
     return _read_run(project_folder, run_id)
 

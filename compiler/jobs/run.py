@@ -111,9 +111,9 @@ class RunResult(Brief):
             return bugs[0]
         if any(outcome.result is not None and outcome.result.committed for outcome in self.outcomes):
             return PartialFailureError(
-                "{errors} of {outcomes} jobs failed; correct the causes, then run again",
-                errors=len(errors),
-                outcomes=len(self.outcomes),
+                "{failed} of {jobs} jobs failed; correct the causes, then run again",
+                failed=len(errors),
+                jobs=len(self.outcomes),
             )
         return errors[0]
 
@@ -133,9 +133,9 @@ class RunResult(Brief):
         listed = joined("; ", reasons[:_SHOWN])
         more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
         return InvalidDataError(
-            "{reasons} source files were set aside: {listed}{more}",
-            reasons=len(reasons),
-            listed=listed,
+            "{files} source files were set aside: {reasons}{more}",
+            files=len(reasons),
+            reasons=listed,
             more=more,
         )
 

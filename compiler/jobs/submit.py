@@ -64,8 +64,8 @@ class SparkSubmit:
             raise _failure(document)
         if returncode != 0:
             raise JobFailedError(
-                "spark-submit ended with {returncode}: {hint}",
-                returncode=returncode,
+                "spark-submit ended with {exit_status}: {hint}",
+                exit_status=returncode,
                 hint=log_hint(),
                 exit_code=1,
             )
@@ -165,7 +165,7 @@ def _with_commands(document: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         completed: Mapping[str, Any] = with_commands(texts, document.get("commands", ()))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InvalidDataError("result of spark-submit: {error}", error=message_of(error)) from error
+        raise InvalidDataError("result of spark-submit: {reason}", reason=message_of(error)) from error
     return completed
 
 
@@ -246,8 +246,8 @@ def _split(word: str | Secret) -> tuple[str, str | Secret]:
 def _exposed_secret_error(word: Secret) -> UsageError:
     """Return the error for a secret in ``submit_args`` that would be on the command line."""
     return UsageError(
-        "submit_args: {word} would be on the command line of spark-submit, which every user of the "
+        "submit_args: {argument} would be on the command line of spark-submit, which every user of the "
         "machine can read; set it under spark.conf, which the job reads itself, or in a file that the "
         "argument names",
-        word=str(word),
+        argument=str(word),
     )

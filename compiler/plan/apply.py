@@ -87,10 +87,10 @@ class ApplyResult(Brief):
         if done == 0:
             return errors[0]
         return PartialFailureError(
-            "{done} of {results} tables were applied, {errors} failed; plan again",
-            done=done,
-            results=len(self.results),
-            errors=len(errors),
+            "{applied} of {tables} tables were applied, {failed} failed; plan again",
+            applied=done,
+            tables=len(self.results),
+            failed=len(errors),
         )
 
 
@@ -103,13 +103,13 @@ def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
     intent, project = plan.intent, workspace.project
     if (intent.project, intent.target) != (project.name, project.target.name):
         raise StalePlanError(
-            "the plan is for project {project}, target {target}; this is project {project2}, target "
-            "{target2}: {option}",
-            project=intent.project,
-            target=intent.target,
-            project2=project.name,
-            target2=project.target.name,
-            option=phrase(
+            "the plan is for project {planned_project}, target {planned_target}; this is project "
+            "{project}, target {target}: {remedy}",
+            planned_project=intent.project,
+            planned_target=intent.target,
+            project=project.name,
+            target=project.target.name,
+            remedy=phrase(
                 "name the right --project and --target", called="load the right project and target"
             ),
         )
@@ -135,11 +135,11 @@ def with_checked_out_commit(plan: PlanDocument, workspace: Workspace, *, name: s
     planned_commit = plan.intent.git_commit
     if planned_commit is not None and not _contains(workspace.tree, planned_commit):
         raise StalePlanError(
-            "{name} was edited, or made from a commit that the checked-out one does not contain "
-            "({planned_commit}), and the plan's id, which was approved, does not cover the commit; "
-            "approve the whole file by the digest in it, or apply without the file",
-            name=name,
-            planned_commit=planned_commit[:12],
+            "{file} was edited, or made from a commit that the checked-out one does not contain "
+            "({commit}), and the plan's id, which was approved, does not cover the commit; approve the "
+            "whole file by the digest in it, or apply without the file",
+            file=name,
+            commit=planned_commit[:12],
         )
     uncommitted = plan.evidence.uncommitted or uncommitted_files(workspace)
     return replace(

@@ -87,28 +87,30 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
     except ValueError as error:
         again = command("plan", "--out", "FILE")
         raise StalePlanError(
-            "{name} is not a saved plan; write one with {again}", name=name, again=again
+            "{file} is not a saved plan; write one with {command}", file=name, command=again
         ) from error
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         again = command("plan", "--out", name)
-        raise StalePlanError("{name} is not a saved plan; write one with {again}", name=name, again=again)
+        raise StalePlanError("{file} is not a saved plan; write one with {command}", file=name, command=again)
     if document.get("version") != PLAN_VERSION:
         raise StalePlanError(
-            "{name} is a plan of version {get!r}, but this parquetry reads {plan_version}; plan again "
+            "{file} is a plan of version {version}, but this parquetry reads {known_version}; plan again "
             "with the parquetry that is installed here",
-            name=name,
-            get=document.get("version"),
-            plan_version=PLAN_VERSION,
+            file=name,
+            version=repr(document.get("version")),
+            known_version=PLAN_VERSION,
         )
     digest = document.pop("digest", None)
     if digest is None or digest != digest_of(document):
         raise StalePlanError(
-            "{name} was changed after it was written: its digest does not match; plan again", name=name
+            "{file} was changed after it was written: its digest does not match; plan again", file=name
         )
     unknown = sorted(set(document) - {"format", "version", "plan_id", "intent", "evidence"})
     if unknown:
         raise StalePlanError(
-            "{name}: unknown fields {unknown}; plan again instead of editing it", name=name, unknown=unknown
+            "{file}: unknown fields {fields}; plan again instead of editing it",
+            file=name,
+            fields=str(unknown),
         )
     try:
         named = document["evidence"].get("commands", [])
@@ -124,12 +126,12 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
         _check_values(plan)
     except (InvalidDataError, KeyError, TypeError, AttributeError, ValueError, StopIteration) as error:
         raise StalePlanError(
-            "this parquetry cannot read the plan {name} ({error}); plan again",
-            name=name,
-            error=message_of(error),
+            "this parquetry cannot read the plan {file} ({reason}); plan again",
+            file=name,
+            reason=message_of(error),
         ) from error
     if plan.plan_id != _plan_id(document["intent"]):
-        raise StalePlanError("{name}: the plan's id is not the digest of its intent; plan again", name=name)
+        raise StalePlanError("{file}: the plan's id is not the digest of its intent; plan again", file=name)
     return plan
 
 
@@ -164,13 +166,13 @@ def check_age(plan: PlanDocument, now_ms: int, *, name: str) -> None:
     """Raise StalePlanError if the plan is older than seven days or its time is in the future."""
     if plan.evidence.created_ms > now_ms + _CLOCKS_DIFFER_MS:
         raise StalePlanError(
-            "the time of {name} is in the future: the file was edited, or a clock is wrong; plan again",
-            name=name,
+            "the time of {file} is in the future: the file was edited, or a clock is wrong; plan again",
+            file=name,
         )
     if now_ms - plan.evidence.created_ms > EXPIRES_AFTER_MS:
         days = (now_ms - plan.evidence.created_ms) // 86_400_000
         raise StalePlanError(
-            "{name} is {days} days old, and plans expire after 7; plan again", name=name, days=days
+            "{file} is {age_days} days old, and plans expire after 7; plan again", file=name, age_days=days
         )
 
 

@@ -148,8 +148,8 @@ def check_guardrails(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -
     denied = [finding for finding in found if _blocks(finding, allowed)]
     if denied:
         raise BlockedPlanError(
-            "{denied}; plan again",
-            denied=joined(
+            "{reasons}; plan again",
+            reasons=joined(
                 "; ", (Message("{table}: {reason}", table=f.table, reason=_reason(f)) for f in denied)
             ),
         )

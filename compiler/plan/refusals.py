@@ -164,7 +164,7 @@ def refuse_unread(workspace: Workspace, table: ResolvedTable, why: Text) -> Bloc
     return _refusal(
         table,
         "SC507",
-        reason=Message("not read, because the branch is not trusted: {why}", why=why),
+        reason=Message("not read, because the branch is not trusted: {reason}", reason=why),
         remedy="review the change; if it is correct, merge it into the base first, or plan the branch as one "
         "of your own, without --untrusted",
         changes=changes,

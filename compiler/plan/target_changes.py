@@ -175,14 +175,14 @@ def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedR
         if difference.executes:
             plan, apply = (command(verb, "--target", target.name) for verb in ("plan", "apply"))
             raise UnappliedError(
-                "{executes} {origin}: {text} to table {table}; it can execute other code, or send rows "
-                "and credentials elsewhere: review it with {plan}, then {apply}",
-                executes=EXECUTES,
+                "{code} {origin}: {change} to table {table}; it can execute other code, or send rows and "
+                "credentials elsewhere: review it with {plan_command}, then {apply_command}",
+                code=EXECUTES,
                 origin=change.origin,
-                text=text,
+                change=text,
                 table=table.name,
-                plan=plan,
-                apply=apply,
+                plan_command=plan,
+                apply_command=apply,
             )
         harmless.append(text)
     return tuple(harmless)

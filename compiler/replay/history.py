@@ -224,7 +224,7 @@ class _Reading:
             return CommitMetadata.from_json(timeline.store.read(instant.path), place=place)
         except NotFoundError as gone:
             raise StaleTimelineError(
-                "{place} left the timeline while it was read; run again", place=place
+                "{file} left the timeline while it was read; run again", file=place
             ) from gone
 
     def _active_cleans(self, since: str) -> list[RecordedClean]:

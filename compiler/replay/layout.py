@@ -390,8 +390,8 @@ class LaidOutTable:
         """Raise TooManyFilesError if ``more`` files would exceed the limit of a replay."""
         if self.files + more > MAX_FILES:
             raise TooManyFilesError(
-                "these limits make more than {max_files:,} files from the recorded writes",
-                max_files=MAX_FILES,
+                "these limits make more than {limit:,} files from the recorded writes",
+                limit=MAX_FILES,
             )
 
     def _add_files(

@@ -32,7 +32,9 @@ TEXTS: Mapping[str, CodeText] = {
         "The location is empty, or contains an interrupted creation. Applying writes hoodie.properties, "
         "an empty commit with the schema, and the applied record. It writes no row.",
         Message(
-            "{command}, then {command2} to fill the table.", command=command("apply"), command2=command("run")
+            "{apply_command}, then {run_command} to fill the table.",
+            apply_command=command("apply"),
+            run_command=command("run"),
         ),
     ),
     "SC002": _text(
@@ -55,10 +57,10 @@ TEXTS: Mapping[str, CodeText] = {
         "hoodie.properties differs from what was applied: another program, or a person, wrote it. Writers "
         "of other programs follow the file, so keys, ordering or partitions would differ.",
         Message(
-            "{command} shows when it was written. {command2} restores it; turn off the program that wrote "
-            "it.",
-            command=command("drift"),
-            command2=command("apply"),
+            "{drift_command} shows when it was written. {apply_command} restores it; turn off the program "
+            "that wrote it.",
+            drift_command=command("drift"),
+            apply_command=command("apply"),
         ),
     ),
     "SC103": _text(
@@ -121,11 +123,11 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC312": _text(
         "Existing rows may have null in the column, and nobody has checked whether they do.",
-        Message("Leave the column nullable. {new_table}", new_table=_NEW_TABLE),
+        Message("Leave the column nullable. {remedy}", remedy=_NEW_TABLE),
     ),
     "SC313": _text(
         "The existing rows have no value for the new column.",
-        Message("Declare it nullable: true. {new_table}", new_table=_NEW_TABLE),
+        Message("Declare it nullable: true. {remedy}", remedy=_NEW_TABLE),
     ),
     "SC314": _text(
         "The same key may already be in two partitions, and one of the rows would have to go.",
@@ -135,8 +137,8 @@ TEXTS: Mapping[str, CodeText] = {
         "Existing files have the old spelling. Spark ignores case and treats both as one column. Hudi and "
         "others would find no values.",
         Message(
-            "Put the old spelling back, or rename the column in the queries that read it. {new_table}",
-            new_table=_NEW_TABLE,
+            "Put the old spelling back, or rename the column in the queries that read it. {remedy}",
+            remedy=_NEW_TABLE,
         ),
     ),
     "SC316": _text(
@@ -157,7 +159,7 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC403": _text(
         "The rows stay where they are: a table that is declared elsewhere would start empty.",
-        Message("Put the old location back. {new_table}", new_table=_NEW_TABLE),
+        Message("Put the old location back. {remedy}", remedy=_NEW_TABLE),
     ),
     "SC404": _text(
         "The old column decided which of two rows with one key is newer. This cannot be decided again.",
@@ -293,10 +295,10 @@ TEXTS: Mapping[str, CodeText] = {
         "The newest commit has the column with another type than the applied one. Writes of parquetry "
         "keep a wider type and undo a narrower one. A type of another kind makes old files unreadable.",
         Message(
-            "{command} accepts a wider type, {command2} restores a wider one (SC305). Otherwise restore a "
-            "savepoint, or write the table again.",
-            command=command("adopt", "LOCATION"),
-            command2=command("apply"),
+            "{adopt_command} accepts a wider type, {apply_command} restores a wider one (SC305). "
+            "Otherwise restore a savepoint, or write the table again.",
+            adopt_command=command("adopt", "LOCATION"),
+            apply_command=command("apply"),
         ),
     ),
     "DR203": _text(

@@ -290,9 +290,9 @@ def _lock(workspace: Workspace, table: ResolvedTable) -> Text:
         )
     if lock.instant is None and lock.age_seconds > DEFAULT_TIMING.foreign_lock_seconds:
         raise LockHeldError(
-            "{lock} is held by {holder} for {age}, longer than a write waits; release it with "
-            "{command} when that program has ended",
-            lock=lock.path,
+            "{file} is held by {holder} for {age}, longer than a write waits; release it with {command} "
+            "when that program has ended",
+            file=lock.path,
             holder=lock.holder,
             age=age,
             command=command("unlock", table.name),

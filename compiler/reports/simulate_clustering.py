@@ -153,7 +153,7 @@ class SimulatedTable:
             if name not in names:
                 hint = did_you_mean(name, names) or f"it has {', '.join(names)}"
                 raise InvalidDataError(
-                    "table {name} has no column '{name2}': {hint}", name=self.name, name2=name, hint=hint
+                    "table {table} has no column '{column}': {hint}", table=self.name, column=name, hint=hint
                 )
 
     def _division(self, layout: ExecutionPolicy) -> tuple[Sequence[PlannedGroup], Sequence[FileStatistics]]:

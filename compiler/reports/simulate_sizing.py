@@ -116,20 +116,20 @@ def _partition(
             named = list(dict.fromkeys(masked_partition(path, shown_by) for path in partitions))
             shown = ", ".join(named[:_SHOWN]) + (", ..." if len(named) > _SHOWN else "")
             raise UsageError(
-                "table {table} has {partitions} partitions and each is sized for itself: choose one "
-                "with --partition ({shown})",
+                "table {table} has {partitions} partitions and each is sized for itself: choose one with "
+                "--partition ({names})",
                 table=table,
                 partitions=len(partitions),
-                shown=shown,
+                names=shown,
             )
         return partitions[0] if partitions else ""
     if wanted not in partitions:
         lists = command("inspect", shell.path_word(table))
         raise UsageError(
-            "table {table} has no partition {wanted!r}; {lists} lists them",
+            "table {table} has no partition {partition!r}; {command} lists them",
             table=table,
-            wanted=wanted,
-            lists=lists,
+            partition=wanted,
+            command=lists,
         )
     return wanted
 

@@ -57,7 +57,7 @@ class TableSources:
 
         """
         if self.source is None:
-            raise UsageError("name the source, as in {handle}.SOURCE", handle=self.handle.name)
+            raise UsageError("name the source, as in {table}.SOURCE", table=self.handle.name)
         # A source that is no longer declared can be forgotten too.
         return forget(self.handle, self.source, files)
 
@@ -90,12 +90,14 @@ class TableSources:
             return Message("the applied spec of {table} has no sources", table=table)
         if self.source is None:
             return Message(
-                "name the source, as in {table}.SOURCE; the sources are {some}", table=table, some=some(known)
+                "name the source, as in {table}.SOURCE; the sources are {sources}",
+                table=table,
+                sources=some(known),
             )
         meant = one_of("source", self.source, known)
         return Message(
-            "the applied spec of {table} has no source {source!r}; {meant}",
+            "the applied spec of {table} has no source {source!r}; {hint}",
             table=table,
             source=self.source,
-            meant=meant,
+            hint=meant,
         )

@@ -112,8 +112,8 @@ def report_timeline(
     wanted = [i for i in timeline.instants if instant in (None, i.time)]
     if instant is not None and not wanted:
         raise TableNotFoundError(
-            "the active timeline of {handle} has no instant {instant}; {command} lists them",
-            handle=handle.name,
+            "the active timeline of {table} has no instant {instant}; {command} lists them",
+            table=handle.name,
             instant=instant,
             command=command("timeline", handle.name),
         )

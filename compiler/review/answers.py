@@ -24,12 +24,12 @@ def read(forge: str, what: str, document: Any, reader: Callable[[Any], _Read]) -
         return reader(document)
     except (KeyError, TypeError, ValueError) as error:
         raise ForgeError(
-            "{forge}'s answer about {what} does not have the documented form ({name}: {quoted}); check "
-            "the address of the API",
+            "{forge}'s answer about {subject} does not have the documented form ({error}: {reason}); "
+            "check the address of the API",
             forge=forge,
-            what=what,
-            name=type(error).__name__,
-            quoted=quoted(str(error)),
+            subject=what,
+            error=type(error).__name__,
+            reason=quoted(str(error)),
         ) from error
 
 

@@ -85,12 +85,12 @@ def follow_up(plan: PlanDocument, workspace: Workspace) -> FollowUp:
     intent, project = plan.intent, workspace.project
     if (intent.project, intent.target) != (project.name, project.target.name):
         raise StalePlanError(
-            "the plan is for project {project}, target {target}; this is project {project2}, target "
-            "{target2}; give the plan of this one",
-            project=intent.project,
-            target=intent.target,
-            project2=project.name,
-            target2=project.target.name,
+            "the plan is for project {planned_project}, target {planned_target}; this is project "
+            "{project}, target {target}; give the plan of this one",
+            planned_project=intent.project,
+            planned_target=intent.target,
+            project=project.name,
+            target=project.target.name,
         )
     ids = {plan.plan_id}
     with suppress(RevisionError):  # this clone may lack the plan's commit

@@ -45,7 +45,9 @@ def github(repository: str, *, token: str, address: str = ADDRESS) -> GitHub:
 
     """
     if not _REPOSITORY.fullmatch(repository) or {".", ".."} & set(repository.split("/")):
-        raise UsageError("{quoted} is not a GitHub repository: write OWNER/NAME", quoted=quoted(repository))
+        raise UsageError(
+            "{repository} is not a GitHub repository: write OWNER/NAME", repository=quoted(repository)
+        )
     headers = {
         "Accept": "application/vnd.github+json",
         "Authorization": f"Bearer {token}",
@@ -102,11 +104,11 @@ class GitHub:
         found = self._list(f"/pulls/{pull.number:d}/commits", "commits", _authors)
         if len(found) != pull.commits:
             raise ForgeError(
-                "pull request {number} has {commits} commits, and GitHub lists {found}; the authors of "
-                "the others are unknown: split the pull request",
-                number=pull.number,
+                "pull request {pull_request} has {commits} commits, and GitHub lists {listed_commits}; "
+                "the authors of the others are unknown: split the pull request",
+                pull_request=pull.number,
                 commits=pull.commits,
-                found=len(found),
+                listed_commits=len(found),
             )
         return frozenset().union(*found)
 

@@ -67,12 +67,12 @@ def gitlab(project: str, *, token: str, address: str = ADDRESS) -> GitLab:
     """
     if not _PROJECT.fullmatch(project) or {".", ".."} & set(project.split("/")):
         raise UsageError(
-            "{quoted} is not a GitLab project: write its number or GROUP/PROJECT", quoted=quoted(project)
+            "{project} is not a GitLab project: write its number or GROUP/PROJECT", project=quoted(project)
         )
     base = address.rstrip("/")
     if not base.endswith(f"/api{_REST}"):
         raise UsageError(
-            "{quoted} is not the address of a GitLab API, which ends with /api/v4", quoted=quoted(address)
+            "{address} is not the address of a GitLab API, which ends with /api/v4", address=quoted(address)
         )
     headers = {"Accept": "application/json", "Authorization": f"Bearer {token}"}
     client = JsonClient(address=base.removesuffix(_REST), headers=headers)
@@ -154,11 +154,11 @@ class GitLab:
                 break
         if len(commits) != page.count or pull.head not in commits or not page.has_all_committers:
             raise ForgeError(
-                "merge request {number} has {count} commits, and GitLab lists {commits}, or not all of "
-                "their authors; the other authors are unknown: split the merge request",
-                number=pull.number,
-                count=page.count,
-                commits=len(commits),
+                "merge request {merge_request} has {commits} commits, and GitLab lists {listed_commits}, "
+                "or not all of their authors; the other authors are unknown: split the merge request",
+                merge_request=pull.number,
+                commits=page.count,
+                listed_commits=len(commits),
             )
         return frozenset(logins)
 
@@ -243,8 +243,9 @@ class GitLab:
         versions = tuple(sorted(found, key=lambda version: version.number))
         if not versions or versions[-1].head != pull.head:
             raise ForgeError(
-                "GitLab has no version of merge request {number} with its head commit yet; try again later",
-                number=pull.number,
+                "GitLab has no version of merge request {merge_request} with its head commit yet; try "
+                "again later",
+                merge_request=pull.number,
             )
         return versions
 

@@ -83,9 +83,9 @@ class JsonClient:
         parts = _address_parts(self.address)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
             raise UsageError(
-                "{quoted} is not a safe address of a forge: it must begin with https://, or the token "
+                "{address} is not a safe address of a forge: it must begin with https://, or the token "
                 "can be read on the way",
-                quoted=quoted(self.address),
+                address=quoted(self.address),
             )
         if not parts.hostname or parts.username is not None or parts.query or parts.fragment:
             raise _not_an_address(self.address)
@@ -111,15 +111,17 @@ class JsonClient:
             assert url is not None, "the loop ends with the last page"
             answer = self._request("GET", url)
             if not isinstance(answer.content, list):
-                raise ForgeError("{named} answers with something else than a list", named=self._named(url))
+                raise ForgeError(
+                    "{address} answers with something else than a list", address=self._named(url)
+                )
             yield from answer.content
             url = answer.next
             if url is None:
                 return
         raise ForgeError(
-            "{named} has more than {most_pages:,} items",
-            named=self._named(self._url(path)),
-            most_pages=_MOST_PAGES * PAGE,
+            "{address} has more than {limit:,} items",
+            address=self._named(self._url(path)),
+            limit=_MOST_PAGES * PAGE,
         )
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None, *, repeatable: bool) -> Any:
@@ -153,9 +155,9 @@ class JsonClient:
                 problem = f"broke off: {type(error).__name__}"
                 if not repeatable:
                     raise ForgeError(
-                        "{named} {problem}; check whether the change was made",
-                        named=self._named(url),
-                        problem=problem,
+                        "{address} {reason}; check whether the change was made",
+                        address=self._named(url),
+                        reason=problem,
                     ) from error
             else:
                 limit = self._limit(status, headers, content)
@@ -166,19 +168,19 @@ class JsonClient:
                     return self._answer(method, url, status, headers, content)
                 elif not repeatable:
                     raise ForgeError(
-                        "{named} {problem}; check whether the change was made",
-                        named=self._named(url),
-                        problem=problem,
+                        "{address} {reason}; check whether the change was made",
+                        address=self._named(url),
+                        reason=problem,
                     )
             waited += pause
             if attempt == _ATTEMPTS or waited > _MAX_DELAY_SECONDS:
                 break
             self.sleep(pause)
         raise ForgeError(
-            "{named} {problem}, after {attempt} attempts; try again later",
-            named=self._named(url),
-            problem=problem,
-            attempt=attempt,
+            "{address} {reason}, after {attempts} attempts; try again later",
+            address=self._named(url),
+            reason=problem,
+            attempts=attempt,
         )
 
     def _sent(
@@ -204,16 +206,16 @@ class JsonClient:
             if len(content) > _MOST_BYTES:
                 response.close()
                 raise ForgeError(
-                    "{named} answers with more than {most_bytes} MiB",
-                    named=self._named(url),
-                    most_bytes=_MOST_BYTES >> 20,
+                    "{address} answers with more than {limit_mib} MiB",
+                    address=self._named(url),
+                    limit_mib=_MOST_BYTES >> 20,
                 )
             response.release_conn()
             place = response.headers.get("Location")
             if response.status not in _REDIRECTS or place is None or method != "GET":
                 return response.status, response.headers, content
             url = self._same_server_url(url, place)
-        raise ForgeError("{named} redirects again and again", named=self._named(url))
+        raise ForgeError("{address} redirects again and again", address=self._named(url))
 
     def _pool(self, url: str) -> urllib3.PoolManager:
         """Return the connections for a URL: direct ones, or through the proxy that the environment sets."""
@@ -232,16 +234,16 @@ class JsonClient:
             asked, own = urlsplit(url), urlsplit(self.address)
         except ValueError as error:
             raise ForgeError(
-                "{named} links to {quoted}, which is not a URL",
-                named=self._named(base),
-                quoted=quoted(reference),
+                "{address} links to {link}, which is not a URL",
+                address=self._named(base),
+                link=quoted(reference),
             ) from error
         if (asked.scheme, asked.netloc) != (own.scheme, own.netloc):
             raise ForgeError(
-                "{address} links to another server ({quoted}), which must not get the token; give the "
+                "{address} links to another server ({server}), which must not get the token; give the "
                 "forge's own address",
                 address=self.address,
-                quoted=quoted(asked.netloc),
+                server=quoted(asked.netloc),
             )
         return url
 
@@ -263,8 +265,8 @@ class JsonClient:
         """Return the JSON of an answer and the URL of the next page; raise ForgeError for a failure."""
         if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             raise _FAILURES.get(status, ForgeError)(
-                "{url} answers {method} with {status}{answer}; {remedy}",
-                url=self._named(url),
+                "{address} answers {method} with {status}{answer}; {remedy}",
+                address=self._named(url),
                 method=method,
                 status=status,
                 answer=_server_message(content),
@@ -274,7 +276,9 @@ class JsonClient:
             document = parsed_json(content) if content else None
         except ValueError as error:
             raise ForgeError(
-                "{named} answers with invalid JSON ({error})", named=self._named(url), error=message_of(error)
+                "{address} answers with invalid JSON ({reason})",
+                address=self._named(url),
+                reason=message_of(error),
             ) from error
         following = _next_of(headers.get("Link", ""))
         return JsonAnswer(
@@ -313,7 +317,7 @@ def _address_parts(address: str) -> SplitResult:
 
 def _not_an_address(address: str) -> UsageError:
     """Return the error for an invalid address of a forge."""
-    return UsageError("the address of a forge is https://HOST/PATH, not {quoted}", quoted=quoted(address))
+    return UsageError("the address of a forge is https://HOST/PATH, not {address}", address=quoted(address))
 
 
 def _server_message(content: bytes) -> str:

@@ -74,27 +74,27 @@ def post_plan(
     check_age(plan, now_ms, name=name)
     if project not in (None, plan.intent.project):
         raise StalePlanError(
-            "{name} is a plan of project {project}, and this is project {project2}; plan this one, "
+            "{file} is a plan of project {planned_project}, and this is project {project}; plan this one, "
             "under its own name",
-            name=name,
-            project=plan.intent.project,
-            project2=project,
+            file=name,
+            planned_project=plan.intent.project,
+            project=project,
         )
     pull = forge.pull_request(number)
     planned_commit = plan.intent.git_commit
     if planned_commit != pull.head:
         raise StalePlanError(
-            "{name} is the plan of {detail}, and the head commit of pull request {number} is {head}; "
-            "plan that commit",
-            name=name,
-            detail=planned_commit[:12] if planned_commit else "no commit",
-            number=number,
-            head=pull.head[:12],
+            "{file} is the plan of {commit}, and the head commit of pull request {pull_request} is "
+            "{head_commit}; plan that commit",
+            file=name,
+            commit=planned_commit[:12] if planned_commit else "no commit",
+            pull_request=number,
+            head_commit=pull.head[:12],
         )
     base = plan.evidence.base_commit
     if base is None:
         raise StalePlanError(
-            "{name} does not say which commit it was made against; fetch that, and plan again", name=name
+            "{file} does not say which commit it was made against; fetch that, and plan again", file=name
         )
     comment, replaced = post_comment(forge, pull, text, creator=creator)
     reviewed = Reviewed(project=plan.intent.project, target=plan.intent.target, creator=creator)

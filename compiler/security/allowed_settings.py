@@ -42,13 +42,13 @@ def raise_unallowed(name: str, declared: TargetSettings, settings: tuple[TargetS
     positions = ", ".join(f"{setting.origin} {setting.path}" for setting in settings)
     paths = tuple(setting.path for setting in settings)
     raise UnappliedError(
-        "{executes} {positions}: it can execute other code, or send rows and credentials elsewhere, "
-        "and is not allowed; {unallowed_text}, then {command} and {command2}",
-        executes=EXECUTES,
-        positions=positions,
-        unallowed_text=unallowed_text(name, declared, paths),
-        command=command("plan"),
-        command2=command("apply"),
+        "{code} {settings}: it can execute other code, or send rows and credentials elsewhere, and is not "
+        "allowed; {remedy}, then {plan_command} and {apply_command}",
+        code=EXECUTES,
+        settings=positions,
+        remedy=unallowed_text(name, declared, paths),
+        plan_command=command("plan"),
+        apply_command=command("apply"),
     )
 
 

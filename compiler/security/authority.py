@@ -195,9 +195,9 @@ def _is_shallow(directory: Path) -> bool:
 
 def _missing_commit(which: str) -> RevisionError:
     return RevisionError(
-        "the clone does not have the commit {which}, whose authority was in force; fetch the whole "
+        "the clone does not have the commit {commit}, whose authority was in force; fetch the whole "
         "history, as with fetch-depth: 0 or GIT_DEPTH: 0",
-        which=which,
+        commit=which,
     )
 
 

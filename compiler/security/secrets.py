@@ -49,10 +49,10 @@ def reference(secret: Secret) -> dict[str, str]:
     if "{{" in text or "{%" in text:
         names = ", ".join(secret.names)
         raise UsageError(
-            "{names}: the value is a secret, to which a job refers by its variable alone; write {{{{ "
-            "env_var('NAME') }}}} without a default, filters or other templates, or, if the value is "
-            "not secret, declare it in parquetry.yml: environment: [{names}]",
-            names=names,
+            "{variables}: the value is a secret, to which a job refers by its variable alone; write {{{{ "
+            "env_var('NAME') }}}} without a default, filters or other templates, or, if the value is not "
+            "secret, declare it in parquetry.yml: environment: [{variables}]",
+            variables=names,
         )
     return {"environment_text": text}
 

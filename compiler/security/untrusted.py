@@ -129,9 +129,9 @@ class Base:
             personal = sorted(name for name in columns if name.partition(".")[0].lower() in pii)
             if personal:
                 raise UnnamedPlaceError(
-                    "{what} uses {personal}, which is personal, and {revision} does not declare it",
-                    what=what,
-                    personal=personal[0],
+                    "{subject} uses {column}, which is personal, and {revision} does not declare it",
+                    subject=what,
+                    column=personal[0],
                     revision=self.revision,
                 )
 
@@ -172,7 +172,7 @@ class Base:
         folders = (posixpath.join(top, *parts[: index + 1]) for index in range(len(parts)))
         link = next((folder for folder in folders if os.path.islink(folder)), None) or _link_in(uri)  # noqa: PTH114
         if link is not None:
-            raise UnnamedPlaceError("{link} is a link, which may lead anywhere", link=link)
+            raise UnnamedPlaceError("{path} is a link, which may lead anywhere", path=link)
 
 
 def base_at(
@@ -231,7 +231,7 @@ def _check_folder(directory: Path) -> None:
         step /= part
         if is_inside and step.is_symlink():
             raise UnnamedPlaceError(
-                "{step} is a link, which may lead anywhere; name the folder itself", step=step
+                "{path} is a link, which may lead anywhere; name the folder itself", path=step
             )
         is_inside = is_inside or (step / ".git").exists()
 
@@ -252,13 +252,13 @@ def _commit(directory: Path, revision: str | None) -> str:
         what = (
             "origin has no default branch here" if revision is None else f"there is no revision {revision!r}"
         )
-        raise RevisionError("{what}; {remedy}", what=what, remedy=_REMEDY)
+        raise RevisionError("{reason}; {remedy}", reason=what, remedy=_REMEDY)
     if revision is not None and len(commits) > 1:
         spelled = " and ".join(name for name, commit in found.items() if commit and name != revision)
         raise RevisionError(
-            "{revision} is ambiguous: {spelled} are different commits; give the full name of one of them",
+            "{revision} is ambiguous: {names} are different commits; give the full name of one of them",
             revision=revision,
-            spelled=spelled,
+            names=spelled,
         )
     return next(commit for commit in found.values() if commit is not None)
 
@@ -267,8 +267,8 @@ def _valid(loaded: project.LoadResult, revision_name: str) -> ResolvedProject:
     if loaded.project is None:
         first = errors(loaded.diagnostics)[0]
         raise RevisionError(
-            "the project is not valid at {revision_name}: {file}: {reason}; correct it there",
-            revision_name=revision_name,
+            "the project is not valid at {revision}: {file}: {reason}; correct it there",
+            revision=revision_name,
             file=first.file,
             reason=first.message,
         )

@@ -55,9 +55,9 @@ def accept_drift(
     if refused is not None:
         remedy = refused.remedy or Message("{command} restores it", command=command("apply"))
         raise UnacceptableDriftError(
-            "{table}: {refused} cannot be accepted; {remedy}",
+            "{table}: {setting} cannot be accepted; {remedy}",
             table=table.name,
-            refused=refused.path,
+            setting=refused.path,
             remedy=remedy,
         )
     number = applied.number

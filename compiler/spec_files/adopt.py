@@ -85,7 +85,7 @@ def adopt(
     try:
         place = normalised(location)
     except LocationProblem as problem:
-        raise UsageError("{summary}; {hint}", summary=problem.summary, hint=problem.hint) from problem
+        raise UsageError("{reason}; {hint}", reason=problem.summary, hint=problem.hint) from problem
     store = workspace.store_at(place)
     observation = observe(store)
     if observation is None:
@@ -101,10 +101,10 @@ def adopt(
         if handle.project not in (None, NO_PROJECT):
             observation.check_owner(workspace.owner)
         raise UsageError(
-            "{file} declares a table at {place} already; remove it, adopt again, and put back from it "
+            "{file} declares a table at {location} already; remove it, adopt again, and put back from it "
             "what you want",
             file=known.file,
-            place=place,
+            location=place,
         )
     return _adopt(workspace, observation, place, name or handle.config.name, reload)
 
@@ -185,7 +185,7 @@ def _passing_settings(
             UnadoptedSetting(
                 path=worst,
                 value=kept[worst],
-                reason=Message("{code} {summary}", code=removed_error.code, summary=removed_error.summary),
+                reason=Message("{code} {reason}", code=removed_error.code, reason=removed_error.summary),
             )
         )
         kept, errors = _without(kept, worst), errors_without[worst]

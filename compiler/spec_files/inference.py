@@ -104,12 +104,12 @@ def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
     """
     place = _absolute(path)
     if name is not None and not _NAME.fullmatch(name):
-        raise InferenceError("--name {quoted}: {of_names}", quoted=quoted(name), of_names=_OF_NAMES)
+        raise InferenceError("--name {name}: {rule}", name=quoted(name), rule=_OF_NAMES)
     table = name or _table_name(place)
     try:
         found = list_files(_literal(place))
     except (InvalidDataError, NotFoundError) as error:
-        raise InferenceError("{path}: {error}", path=path, error=message_of(error)) from error
+        raise InferenceError("{path}: {reason}", path=path, reason=message_of(error)) from error
     files, suffix = _of_one_format(found, path)
     form = _FORMATS[suffix]
     sampled = files[:MOST_FILES]
@@ -120,7 +120,7 @@ def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
             columns, notes = _from_parquet(sampled)
             options = {}
     except (pa.ArrowException, OSError, UnsupportedTableError) as error:
-        raise InferenceError("{path}: {error}", path=path, error=message_of(error)) from error
+        raise InferenceError("{path}: {reason}", path=path, reason=message_of(error)) from error
     _check_names([column.name for column in columns], path)
     if len(files) > len(sampled):
         notes.append(f"columns and types are those of {len(sampled)} of {len(files)} files")
@@ -147,7 +147,7 @@ def _literal(place: Path) -> str:
     """Return the path as text for ``list_files``; raise InferenceError if it has wildcard characters."""
     if re.search(r"[*?\[{]", str(place)):
         raise InferenceError(
-            "{place} has a wildcard in its name; rename it, or name another folder", place=place
+            "{path} has a wildcard in its name; rename it, or name another folder", path=place
         )
     return str(place)
 
@@ -160,9 +160,9 @@ def _table_name(place: Path) -> str:
     name = re.sub(r"[^A-Za-z0-9_]+", "_", base).strip("_").lower()
     if not _NAME.fullmatch(name):
         raise InferenceError(
-            "{quoted} cannot become a table name: {of_names}; give one with --name",
-            quoted=quoted(place.name),
-            of_names=_OF_NAMES,
+            "{name} cannot become a table name: {rule}; give one with --name",
+            name=quoted(place.name),
+            rule=_OF_NAMES,
         )
     return name
 
@@ -179,19 +179,19 @@ def _of_one_format(found: Sequence[FoundFile], path: Path) -> tuple[list[FoundFi
     if not found or None in endings:
         known = ", ".join(_FORMATS)
         if not found:
-            raise InferenceError("{path} has no Parquet or CSV files ({known})", path=path, known=known)
+            raise InferenceError("{path} has no Parquet or CSV files ({suffixes})", path=path, suffixes=known)
         raise InferenceError(
-            "{path}: {path2} does not end as a Parquet or CSV file ({known}); name a folder without "
+            "{path}: {file} does not end as a Parquet or CSV file ({suffixes}); name a folder without "
             "such files, or one file",
             path=path,
-            path2=Path(endings[None].uri).name,
-            known=known,
+            file=Path(endings[None].uri).name,
+            suffixes=known,
         )
     if len(endings) > 1:
         raise InferenceError(
-            "{path} has files of several formats ({filter}); name a folder with files of one format",
+            "{path} has files of several formats ({suffixes}); name a folder with files of one format",
             path=path,
-            filter=sorted(filter(None, endings)),
+            suffixes=sorted(filter(None, endings)),
         )
     (suffix,) = endings
     assert suffix is not None, "refused above"
@@ -227,10 +227,10 @@ def _check_names(names: Sequence[str], path: Path) -> None:
         more = ", ..." if len(names) > _SHOWN_NAMES else ""
         raise InferenceError(
             "{path}: column names may only have letters, digits and '_', and no digit at their start, "
-            "unlike {wrong}; rename them in the files, or write the spec by hand, with a select in its "
+            "unlike {names}; rename them in the files, or write the spec by hand, with a select in its "
             "source: SELECT {columns}{more} FROM source",
             path=path,
-            wrong=[*map(quoted, wrong[:5])],
+            names=list(map(quoted, wrong[:5])),
             columns=columns,
             more=more,
         )
@@ -238,10 +238,10 @@ def _check_names(names: Sequence[str], path: Path) -> None:
     for name in names:
         if (other := seen.setdefault(name.lower(), name)) is not name:
             raise InferenceError(
-                "{path}: the columns {quoted} and {quoted2} differ only in case",
+                "{path}: the columns {column} and {other_column} differ only in case",
                 path=path,
-                quoted=quoted(other),
-                quoted2=quoted(name),
+                column=quoted(other),
+                other_column=quoted(name),
             )
 
 
@@ -251,11 +251,12 @@ def _check_distinct(names: Sequence[str], file: FoundFile) -> None:
     for number, name in enumerate(names, 1):
         if (other := seen.setdefault(name, number)) != number:
             raise InferenceError(
-                "{uri}: columns {other} and {number} are both named {quoted}; rename one of them in the file",
-                uri=file.uri,
-                other=other,
+                "{file}: columns {first_number} and {number} are both named {column}; rename one of them "
+                "in the file",
+                file=file.uri,
+                first_number=other,
                 number=number,
-                quoted=quoted(name),
+                column=quoted(name),
             )
 
 
@@ -288,10 +289,14 @@ def _parquet_columns(file: FoundFile) -> pa.Schema:
     with open_file(file) as handle, open_file(file) as again:
         found = ParquetColumns.of(handle)
         if META_COLUMNS[0] in found.schema.names:
-            raise InferenceError("{uri} belongs to a Hudi table; use parquetry adopt LOCATION", uri=file.uri)
+            raise InferenceError(
+                "{file} belongs to a Hudi table; use parquetry adopt LOCATION", file=file.uri
+            )
         for name in nanoseconds(handle, again, found.int96) if found.int96 else ():
             raise InferenceError(
-                "{uri}: column {name!r} has nanoseconds; round it to microseconds", uri=file.uri, name=name
+                "{file}: column {column!r} has nanoseconds; round it to microseconds",
+                file=file.uri,
+                column=name,
             )
     _check_distinct(found.schema.names, file)
     kept = [f for f in found.schema if not (f.name in found.index and _PANDAS_INDEX.fullmatch(f.name))]
@@ -299,7 +304,7 @@ def _parquet_columns(file: FoundFile) -> pa.Schema:
         for field in kept:
             column_type(field, field.name)
     except InvalidDataError as error:
-        raise InferenceError("{uri}: {error}", uri=file.uri, error=message_of(error)) from error
+        raise InferenceError("{file}: {reason}", file=file.uri, reason=message_of(error)) from error
     return pa.schema(kept)
 
 
@@ -319,7 +324,7 @@ def _check_values(file: FoundFile, names: Sequence[str], types: Mapping[str, Col
                 for name, array in zip(batch.schema.names, batch.columns, strict=True):
                     convert(array, types[name], name)
         except InvalidDataError as error:
-            raise InferenceError("{uri}: {error}", uri=file.uri, error=message_of(error)) from error
+            raise InferenceError("{file}: {reason}", file=file.uri, reason=message_of(error)) from error
 
 
 def _guessed(names: Sequence[str]) -> list[str]:
@@ -364,11 +369,11 @@ def _from_csv(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], dict[str,
                     break
         except pa.ArrowInvalid as error:
             if "invalid UTF8" not in str(error):
-                raise InferenceError("{uri}: {error}", uri=file.uri, error=error) from error
+                raise InferenceError("{file}: {reason}", file=file.uri, reason=message_of(error)) from error
             raise InferenceError(
-                "{uri} is not UTF-8; convert it, or write the spec by hand and declare encoding in the "
+                "{file} is not UTF-8; convert it, or write the spec by hand and declare encoding in the "
                 "options of the source",
-                uri=file.uri,
+                file=file.uri,
             ) from error
     columns = tuple(Column(name=name, type=text.type) for name, text in texts.items())
     options: dict[str, Any] = {} if separator == "," else {"sep": separator}

@@ -47,7 +47,7 @@ def recorded_text(
     try:
         found_at = normalised(location) if name is None else workspace.table(name).location
     except LocationProblem as problem:
-        raise UsageError("{summary}; {hint}", summary=problem.summary, hint=problem.hint) from problem
+        raise UsageError("{reason}; {hint}", reason=problem.summary, hint=problem.hint) from problem
     store = workspace.store_at(found_at)
     check_owned(store, workspace.owner)
     record = applied_record(store, number)

@@ -57,9 +57,9 @@ def rename(
     table = next((table for table in workspace.project.tables if table.name == table_name), None)
     if table is None:
         raise UsageError(
-            "there is no table {table_name!r}; {one_of}",
-            table_name=table_name,
-            one_of=one_of("table", table_name, [table.name for table in workspace.project.tables]),
+            "there is no table {table!r}; {hint}",
+            table=table_name,
+            hint=one_of("table", table_name, [table.name for table in workspace.project.tables]),
         )
     files = _Files(workspace.project.root)
     location = None
@@ -86,10 +86,10 @@ def _rename_source(files: _Files, table: ResolvedTable, source: str, name: str) 
     names = [each.name for each in table.spec.sources]
     if source not in names:
         raise UsageError(
-            "table {table} has no source {source!r}; {one_of}",
+            "table {table} has no source {source!r}; {hint}",
             table=table.name,
             source=source,
-            one_of=one_of("source", source, names),
+            hint=one_of("source", source, names),
         )
     if name in names:
         raise UsageError(
@@ -124,10 +124,10 @@ def _rename_table(files: _Files, table: ResolvedTable, name: str, *, targets: Se
     located = declared.get("location", table.name)
     if isinstance(located, dict) and (lacking := [each for each in targets if each not in located]):
         raise UsageError(
-            "{file}: location has no entry for {lacking}, where the table's name is its location; add "
-            "one for each target first",
+            "{file}: location has no entry for {targets}, where the table's name is its location; add one "
+            "for each target first",
             file=table.file,
-            lacking=[*lacking],
+            targets=lacking,
         )
     moved = f"{{from: {flow(table.name)}}}"
     values: dict[DocumentPath, str] = {("name",): flow(name)}
@@ -194,7 +194,7 @@ class _Files:
         """Move a file to another path; raise UsageError if a file that stays has that path."""
         text = self._text(path)
         if self._after.get(new, "") is not None and self._read(new) is not None:
-            raise UsageError("{new} already exists; remove it first", new=new)
+            raise UsageError("{file} already exists; remove it first", file=new)
         self.put(path, None)
         self.put(new, text)
 

@@ -205,9 +205,9 @@ def scaffold(
     if in_the_way:
         taken = os.path.normpath(directory / in_the_way[0])
         raise ScaffoldError(
-            "{taken} already exists; {detail}",
-            taken=taken,
-            detail="remove it first" if there else "name an empty directory",
+            "{path} already exists; {remedy}",
+            path=taken,
+            remedy="remove it first" if there else "name an empty directory",
         )
     try:
         written = [*texts]
@@ -220,9 +220,9 @@ def scaffold(
             written += [f"{folder_name}/{schema.name}" for schema in made]
     except OSError as error:
         raise ScaffoldError(
-            "{filename} cannot be written: {strerror}; name another directory",
-            filename=error.filename,
-            strerror=error.strerror,
+            "{file} cannot be written: {reason}; name another directory",
+            file=error.filename,
+            reason=error.strerror,
         ) from error
     return Scaffold(
         directory=directory,
@@ -244,8 +244,8 @@ def _declared(directory: Path) -> Outline:
         map(target_named.search, there.targets)
     ):
         raise ScaffoldError(
-            "{directory} does not name a project and its targets; correct it first",
-            directory=directory / PROJECT_FILE,
+            "{file} does not name a project and its targets; correct it first",
+            file=directory / PROJECT_FILE,
         )
     return there
 
@@ -264,8 +264,8 @@ def _workflow(directory: Path, name: str) -> tuple[str, str]:
         return f"{_WORKFLOWS}/parquetry.yml", ""
     if not _FOLDER.fullmatch(folder):
         raise ScaffoldError(
-            "the folder {quoted} has characters that a workflow cannot name safely; rename it",
-            quoted=quoted(folder),
+            "the folder {folder} has characters that a workflow cannot name safely; rename it",
+            folder=quoted(folder),
         )
     up = "/".join(".." for _ in folder.split("/"))
     is_taken = (root / _WORKFLOWS / "parquetry.yml").exists()
@@ -286,8 +286,8 @@ def _branch(directory: Path) -> str:
     branch = main_branch(directory.resolve()) or _MAIN
     if not _BRANCH.fullmatch(branch):
         raise ScaffoldError(
-            "the branch {quoted} has characters that a workflow cannot name safely; rename it",
-            quoted=quoted(branch),
+            "the branch {branch} has characters that a workflow cannot name safely; rename it",
+            branch=quoted(branch),
         )
     return branch
 

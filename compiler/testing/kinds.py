@@ -88,11 +88,11 @@ def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
     table, name = scope.table, test.arguments["name"]
     condition = table.queries.get(name)
     if condition is None:
-        raise UnmeasurableError("no query {name} is declared; declare it under queries", name=name)
+        raise UnmeasurableError("no query {query} is declared; declare it under queries", query=name)
     where = next(query.where for query in table.spec.extra.queries if query.name == name)
     if unknown := table.unknown_columns(where):
         raise UnmeasurableError(
-            "the table has no column {unknown}, which the query {name} reads", unknown=unknown[0], name=name
+            "the table has no column {column}, which the query {query} reads", column=unknown[0], query=name
         )
     files = {part.path: table.statistics[part.path] for part in scope.slices}
     if {"max_rows", "max_bytes"} & test.arguments.keys():

@@ -95,9 +95,7 @@ class TableTests(Brief):
         failed = sum(count for status, count in self.counts.items() if status in FAILURES)
         if not failed:
             return self.unsaved
-        return FailedTestsError(
-            "{failed} of {outcomes} tests failed", failed=failed, outcomes=len(self.outcomes)
-        )
+        return FailedTestsError("{failed} of {tests} tests failed", failed=failed, tests=len(self.outcomes))
 
 
 def to_json(tests: TableTests) -> dict[str, Any]:

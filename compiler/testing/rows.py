@@ -80,7 +80,7 @@ def rows_to_read(
     columns = _columns(test)
     _check_columns(table, columns)
     if test.kind == EXPRESSION and (unknown := table.unknown_columns(test.arguments, table.columns)):
-        raise UnmeasurableError("the table has no column {unknown}", unknown=unknown[0])
+        raise UnmeasurableError("the table has no column {column}", column=unknown[0])
     other, other_digest = None, ""
     if test.kind == RELATIONSHIPS:
         if others is None:
@@ -176,7 +176,7 @@ def _check_columns(table: LiveTable, names: Iterable[str]) -> None:
         top, *below = name.split(".")
         known = types.get(top.lower())
         if known is None or not may_have_fields(known, tuple(below)):
-            raise UnmeasurableError("the table has no column {name}", name=name)
+            raise UnmeasurableError("the table has no column {column}", column=name)
 
 
 def _definition(table: LiveTable, test: TableTest, settings_digest: str, other_digest: str) -> str:

@@ -15,12 +15,12 @@ def read_named(file: Path) -> bytes:
             content = source.read(MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            "{file} cannot be read: {strerror}; name a file that can be", file=file, strerror=error.strerror
+            "{file} cannot be read: {reason}; name a file that can be", file=file, reason=error.strerror
         ) from error
     if len(content) > MOST_BYTES:
         raise UsageError(
-            "{file} is larger than {most_bytes} bytes; name a file that this parquetry wrote",
+            "{file} is larger than {limit_bytes} bytes; name a file that this parquetry wrote",
             file=file,
-            most_bytes=MOST_BYTES,
+            limit_bytes=MOST_BYTES,
         )
     return content

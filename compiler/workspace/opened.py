@@ -241,7 +241,7 @@ def table_named(project: ResolvedProject, name: str) -> ResolvedTable:
     found = {table.name: table for table in project.tables}
     if name not in found:
         raise UnknownTableError(
-            "there is no table {name!r}; {one_of}", name=name, one_of=one_of("table", name, found)
+            "there is no table {table!r}; {hint}", table=name, hint=one_of("table", name, found)
         )
     return found[name]
 

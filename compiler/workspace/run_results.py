@@ -78,10 +78,10 @@ def save_results(
     except (OSError, LinkInTheWayError) as error:
         why = error.strerror if isinstance(error, OSError) else error.message
         return UnsavedResultsError(
-            "{file} cannot be written: {why}; {kept}: make room, or make the folder writable, before "
-            "the next run",
+            "{file} cannot be written: {reason}; {consequence}: make room, or make the folder writable, "
+            "before the next run",
             file=file,
-            why=why,
-            kept=kept,
+            reason=why,
+            consequence=kept,
         )
     return None

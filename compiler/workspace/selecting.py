@@ -63,8 +63,10 @@ def changed_state(
 
 def unknown_state(value: str) -> frozenset[str]:
     """Raise SelectionError for ``state:`` in a command that reads no tables."""
-    message = f"selector 'state:{value}' needs the target's tables, which this command does not read"
-    raise SelectionError("{message}; use git:REF", message=message)
+    raise SelectionError(
+        "selector 'state:{value}' needs the target's tables, which this command does not read; use git:REF",
+        value=value,
+    )
 
 
 def changed_since(
@@ -88,7 +90,7 @@ def changed_since(
     def invalid_project(found: LoadResult, reason: str) -> SelectionError:
         first = errors(found.diagnostics)[0]
         return SelectionError(
-            "{reason}: {file}: {reason2}", reason=reason, file=first.file, reason2=first.message
+            "{subject}: {file}: {reason}", subject=reason, file=first.file, reason=first.message
         )
 
     def select(revision: str) -> frozenset[str]:

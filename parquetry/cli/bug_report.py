@@ -83,8 +83,9 @@ def report_bug(bug: BaseException) -> Message:
     path = write_report(bug, arguments=sys.argv[1:], environment=os.environ)
     first = masked((str(bug) or "no message").splitlines()[0], os.environ)
     return Message(
-        "a bug of parquetry ({kind}: {text}); please report it with the versions and the traceback in {file}",
-        kind=type(bug).__name__,
-        text=first,
+        "a bug of parquetry ({error}: {reason}); please report it with the versions and the traceback in "
+        "{file}",
+        error=type(bug).__name__,
+        reason=first,
         file=path,
     )

@@ -101,10 +101,10 @@ def _disk_message(error: OSError) -> Message:
     """Return the message for an error that no program can prevent, such as a full or read-only disk."""
     place = "the result" if error.filename is None else os.fspath(error.filename)
     return Message(
-        "{place} cannot be written or read: {strerror}; {remedies}",
-        place=place,
-        strerror=error.strerror,
-        remedies=_REMEDIES[error.errno or 0],
+        "{file} cannot be written or read: {reason}; {remedy}",
+        file=place,
+        reason=error.strerror,
+        remedy=_REMEDIES[error.errno or 0],
     )
 
 

@@ -62,10 +62,10 @@ class UndeclaredVariableError(ParquetryError):
         known = one_of("variable", name, declared) if declared else "declare it under vars in parquetry.yml"
         given = phrase("--var (or PARQUETRY_VAR)", called="variables=")
         super().__init__(
-            "{given} sets {name!r}, which the project does not declare; {known}",
-            given=given,
-            name=name,
-            known=known,
+            "{option} sets {variable!r}, which the project does not declare; {hint}",
+            option=given,
+            variable=name,
+            hint=known,
         )
         self.name = name
 
@@ -325,7 +325,7 @@ def _as_declared_type(value: Any, declared: Any, what: Text, span: Span, report:
     kind = {bool: "true or false", int: "a whole number", float: "a number"}.get(type(declared), "a text")
     report(
         "PQ207",
-        Message("{what} {kind}, not {value!r}", what=what, kind=kind, value=value),
+        Message("{subject} {expected}, not {found}", subject=what, expected=kind, found=repr(value)),
         span,
         "give it such a value",
     )
@@ -383,8 +383,8 @@ def _choose_target(
             "no target was chosen and there are several",
             span,
             Message(
-                "{listed}; {option}, or set default_target",
-                listed=_listed(targets),
+                "{targets}; {option}, or set default_target",
+                targets=_listed(targets),
                 option=phrase("give --target", called="give target="),
             ),
         )

@@ -84,9 +84,9 @@ def explain_table(table: ResolvedTable, path: str = "") -> Explanation:
     key = _key(inlined(Kind.TABLE), steps)
     if not below and (key is None or "[]" in key[1]):
         raise UnknownSettingError(
-            "table {table} has no setting '{path}'; {hint}",
+            "table {table} has no setting '{setting}'; {hint}",
             table=table.name,
-            path=path,
+            setting=path,
             hint=_hint(table, steps),
         )
     return Explanation(

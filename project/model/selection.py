@@ -69,9 +69,10 @@ def _union(
         _check_terms(selector, terms, methods)
         matches = frozenset.intersection(*(_matches(tables, term, selector, methods, root) for term in terms))
         if not matches and not any(term.partition(":")[0] in methods for term in terms):
-            message = f"selector {selector!r} matches no table: no table matches all of its terms"
             raise SelectionError(
-                "{message}; repeat the option for tables that match any of them", message=message
+                "selector {selector!r} matches no table: no table matches all of its terms; repeat the "
+                "option for tables that match any of them",
+                selector=selector,
             )
         found |= matches
     return found
@@ -84,18 +85,18 @@ def _check_terms(selector: str, terms: Sequence[str], methods: Mapping[str, Meth
         method, colon, value = term.partition(":")
         if colon and not value and method in forms:
             raise SelectionError(
-                "selector {selector!r} has nothing after '{term}'; write {forms}",
+                "selector {selector!r} has nothing after '{term}'; write {form}",
                 selector=selector,
                 term=term,
-                forms=forms[method],
+                form=forms[method],
             )
         if not term or term == ":":
             *most, last = ("a name", "a glob", *forms.values())
             raise SelectionError(
-                "selector {selector!r} has an empty term; write {most} or {last}",
+                "selector {selector!r} has an empty term; write {forms} or {last_form}",
                 selector=selector,
-                most=[*most],
-                last=str(last),
+                forms=most,
+                last_form=str(last),
             )
 
 
@@ -141,7 +142,7 @@ def _require_match(term: str, noun: str, known: Iterable[str], found: frozenset[
     hint = one_of(noun, term.partition(":")[2] or term, known)
     is_name = noun == "table" and not any(sign in term for sign in "*?[")
     what = f"there is no table {term!r}" if is_name else f"selector {term!r} matches no table"
-    raise SelectionError("{what}; {hint}", what=what, hint=hint)
+    raise SelectionError("{reason}; {hint}", reason=what, hint=hint)
 
 
 def _relative_to_project(path: str, root: Path | None) -> str:

@@ -90,9 +90,9 @@ def write_schemas(directory: Path, schemas: Mapping[str, Any]) -> tuple[Path, ..
             written.append(ConfinedFolder(directory).write(f"{name}.json", text))
     except OSError as error:
         raise UnwritableError(
-            "{filename} cannot be written: {strerror}; name another directory",
-            filename=error.filename or directory,
-            strerror=error.strerror,
+            "{file} cannot be written: {reason}; name another directory",
+            file=error.filename or directory,
+            reason=error.strerror,
         ) from error
     return tuple(written)
 

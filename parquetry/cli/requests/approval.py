@@ -73,12 +73,12 @@ def load_approved(file: Path, workspace: Workspace, *, approved: ApprovedId) -> 
     by_digest = approved.reviewed is None and wanted is not None and _is_same(wanted, digest)
     if wanted is not None and not by_id and not by_digest:
         raise StalePlanError(
-            "{file} has the plan {plan_id} and the digest {digest}, but {wanted} was approved: the "
-            "file was edited, or contains another plan; give the approved file, or plan again",
+            "{file} has the plan {plan_id} and the digest {digest}, but {approved} was approved: the file "
+            "was edited, or contains another plan; give the approved file, or plan again",
             file=file,
             plan_id=plan.plan_id,
             digest=digest,
-            wanted=wanted,
+            approved=wanted,
         )
     check_age(plan, now_ms(), name=str(file))
     check_fits(plan, workspace)
@@ -115,10 +115,10 @@ def approved_plan(
     if wanted is not None:
         if not _is_same(wanted, plan.plan_id):
             raise StalePlanError(
-                "the plan is {plan_id} now, {wanted} was approved; review the new one with {named}",
+                "the plan is {plan_id} now, {approved} was approved; review the new one with {command}",
                 plan_id=plan.plan_id,
-                wanted=wanted,
-                named=typed_options.named("parquetry", "plan"),
+                approved=wanted,
+                command=typed_options.named("parquetry", "plan"),
             )
         return plan
     output.note(

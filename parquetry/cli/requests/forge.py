@@ -81,16 +81,16 @@ class ForgeRequest:
         repository = self.repository or repository
         if not repository:
             raise UsageError(
-                "name the repository on {forge}: --repository {wanted}",
+                "name the repository on {forge}: --repository {form}",
                 forge=known.forge,
-                wanted=known.wanted,
+                form=known.wanted,
             )
         variable, token = _first(environment, known.tokens)
         if not token:
             raise UsageError(
-                "no token for {forge} is set: set the variable {tokens}",
+                "no token for {forge} is set: set the variable {variables}",
                 forge=known.forge,
-                tokens=" or ".join(known.tokens),
+                variables=" or ".join(known.tokens),
             )
         if not (token.isascii() and token.isprintable()):
             raise UsageError(

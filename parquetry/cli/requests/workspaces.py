@@ -55,10 +55,10 @@ def _refuse_untrusted() -> None:
     value = os.environ.get(UNTRUSTED, "")
     if value and SWITCH.convert(value, None, None):
         raise UsageError(
-            "{untrusted} marks the project as untrusted, and this command reads the environment and "
-            "opens what the project names; use {command}, or `validate`, `diff`, `explain` and `ls`, "
-            "which open nothing",
-            untrusted=UNTRUSTED,
+            "{variable} marks the project as untrusted, and this command reads the environment and opens "
+            "what the project names; use {command}, or `validate`, `diff`, `explain` and `ls`, which open "
+            "nothing",
+            variable=UNTRUSTED,
             command=command("plan"),
         )
 

@@ -24,11 +24,12 @@ def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.cli.views.drift import DriftView
     from parquetry.compiler.plan.drift import drift_of_workspace
+    from parquetry.message import message
     from parquetry.runtime.errors import ForeignTableError
 
     found = drift_of_workspace(workspace_of(request))
     output.show(DriftView(typed_options=output.typed_options), found)
     refusal = next((table.refusal for table in found if table.refusal is not None), None)
     if refusal is not None:
-        return output.ended(ForeignTableError("{refusal}", refusal=refusal))
+        return output.ended(ForeignTableError(message(refusal)))
     return DRIFTED if check and any(table.drifts for table in found) else 0

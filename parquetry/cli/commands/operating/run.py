@@ -45,9 +45,9 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     if result.unapplied:
         output.note(
             Message(
-                "used as declared, not applied yet: {tables}; {apply} records it",
-                tables="; ".join(result.unapplied),
-                apply=named("apply"),
+                "used as declared, not applied yet: {settings}; {command} records it",
+                settings="; ".join(result.unapplied),
+                command=named("apply"),
             )
         )
     history = history_for_page(result.tests, output, project=workspace.project.root)
@@ -56,6 +56,6 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
         name = f"{outcome.table} {outcome.name}"
         error = "" if outcome.error is None else outcome.error.message
         output.error(
-            Message("{name}: {error}", name=name, error=error), table=outcome.table, job=outcome.name
+            Message("{job}: {reason}", job=name, reason=error), table=outcome.table, job=outcome.name
         )
     return output.ended(result.failure)

@@ -125,7 +125,7 @@ def _sources(request: ProjectRequest, name: str) -> TableSources:
 
     table, _, source = name.partition(".")
     if "/" in table:
-        raise UsageError("{name}: name a table of the project, with its source behind a dot", name=name)
+        raise UsageError("{source}: name a table of the project, with its source behind a dot", source=name)
     return TableSources(
         handle=table_in_force(request, table, applied=True).open(),
         workspace=workspace_of(request),

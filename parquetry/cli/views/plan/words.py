@@ -413,7 +413,7 @@ def drift_line(plan: PlanDocument) -> Text:
     more = "" if len(places) <= _SHOWN else f" and {len(places) - _SHOWN} more"
     return Message(
         "drift: {places}{more}; {command} shows who changed it and when",
-        places=[*places[:_SHOWN]],
+        places=places[:_SHOWN],
         more=more,
         command=command("drift"),
     )
