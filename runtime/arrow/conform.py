@@ -32,9 +32,9 @@ class Conformer:
         ]
         if missing:
             raise InvalidDataError(
-                "{place}: the required column {missing!r} is missing or duplicated; supply it once",
+                "{place}: the required column {column!r} is missing or duplicated; supply it once",
                 place=place,
-                missing=missing[0],
+                column=missing[0],
             )
         self.schema = pa.schema(
             [
@@ -71,12 +71,12 @@ class Conformer:
             return conform(array, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidDataError(
-                "{place}: column {field!r} of type {type} cannot be stored as {type2}: {reason}; "
-                "declare a type that holds its values",
+                "{place}: column {column!r} of type {found_type} cannot be stored as {column_type}: "
+                "{reason}; declare a type that holds its values",
                 place=self._place,
-                field=field.name,
-                type=array.type,
-                type2=field.type,
+                column=field.name,
+                found_type=array.type,
+                column_type=field.type,
                 reason=quoted_library_text(str(error)),
             ) from error
 

@@ -124,11 +124,11 @@ def _check_names(names: Sequence[Any]) -> None:
     for name in names:
         if not isinstance(name, str) or not name:
             raise InvalidDataError(
-                "the rows have a column called {name!r}; give it a text as its name", name=name
+                "the rows have a column called {column}; give it a text as its name", column=repr(name)
             )
         if name.lower() in seen:
             raise InvalidDataError(
-                "the rows have two columns {name!r}; rename or drop one of them", name=name
+                "the rows have two columns {column!r}; rename or drop one of them", column=name
             )
         seen.add(name.lower())
     if not names:
@@ -182,10 +182,10 @@ def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Arr
             pass
         reason = quoted_library_text(" ".join(str(error).split()))
         raise InvalidDataError(
-            "column {name!r} has values that are not of one type, and the table's is {kind}: {reason}; "
-            "convert them before writing",
-            name=name,
-            kind=str(kind),
+            "column {column!r} has values that are not of one type, and the table's is {column_type}: "
+            "{reason}; convert them before writing",
+            column=name,
+            column_type=str(kind),
             reason=reason,
         ) from error
     if values.dtype == object and _has_times(found.type):
@@ -213,10 +213,10 @@ def _check_times(value: Any, found: pa.DataType, name: str) -> None:
         if is_cut or (isinstance(value, pd.Timestamp) and value.nanosecond):
             what = "dates and times" if is_cut else "a time with nanoseconds, and a table keeps microseconds"
             raise InvalidDataError(
-                "column {name!r} has {what}: {words}; convert it before writing",
-                name=name,
-                what=what,
-                words=Value.quote(str(value)),
+                "column {column!r} has {fault}: {found}; convert it before writing",
+                column=name,
+                fault=what,
+                found=Value.quote(str(value)),
             )
 
 
@@ -343,12 +343,17 @@ def _map(array: pa.Array, inner: ColumnType, place: str) -> pa.Array:
         values = convert(entries.field("value"), inner, f"{place}.value")
     if keys.null_count:
         raise InvalidDataError(
-            "column {place!r} has a map with a null as a key; leave that entry out", place=place
+            "column {column!r} has a map with a null as a key; leave that entry out", column=place
         )
     if not array.null_count:
         return pa.MapArray.from_arrays(offsets, keys, values)
     starts = pc.if_else(pc.is_null(array), pa.scalar(None, pa.int32()), offsets[:-1])
     return pa.MapArray.from_arrays(pa.concat_arrays([starts, offsets[-1:]]), keys, values)
+
+
+def _within(place: str, name: str) -> str:
+    """Return the path of a field of the struct at ``place``."""
+    return f"{place}.{name}"
 
 
 def _struct(array: pa.StructArray, fields: Sequence[StructField], kind: ColumnType, place: str) -> pa.Array:
@@ -357,21 +362,19 @@ def _struct(array: pa.StructArray, fields: Sequence[StructField], kind: ColumnTy
         name = array.type.field(index).name
         if name.lower() in given:
             raise InvalidDataError(
-                "the rows have two columns '{place}.{name}'; rename or drop one of them",
-                place=place,
-                name=name,
+                "the rows have two columns {column!r}; rename or drop one of them",
+                column=_within(place, name),
             )
         given[name.lower()] = index
     wanted = {field.name.lower() for field in fields}
     for name, index in given.items():
         if name not in wanted:
-            extra = f"{place}.{array.type.field(index).name}"
             raise InvalidDataError(
-                "column {extra!r} is not in the table, which has {place}: {kind}; add it to the "
+                "column {column!r} is not in the table, which has {struct}: {column_type}; add it to the "
                 "table's columns and apply, or leave it out of the rows",
-                extra=extra,
-                place=place,
-                kind=str(kind),
+                column=_within(place, array.type.field(index).name),
+                struct=place,
+                column_type=str(kind),
             )
     members = array.flatten()
     children = []
@@ -379,9 +382,8 @@ def _struct(array: pa.StructArray, fields: Sequence[StructField], kind: ColumnTy
         at = given.get(field.name.lower())
         if at is None and not field.nullable:
             raise InvalidDataError(
-                "column '{place}.{field}' is missing from the rows and may not be null; give it",
-                place=place,
-                field=field.name,
+                "column {column!r} is missing from the rows and may not be null; give it",
+                column=_within(place, field.name),
             )
         children.append(
             pa.nulls(len(array), _target(field.type))
@@ -403,11 +405,11 @@ def _convert_leaf(array: pa.Array, kind: Primitive | Decimal, place: str) -> pa.
     except pa.ArrowException as error:
         reason = quoted_library_text(" ".join(str(error).split()))
         raise InvalidDataError(
-            "column {place!r} is {found} in the rows and {kind} in the table, which cannot hold every "
-            "value: {reason}; round or convert the column before writing, or declare a wider type",
-            place=place,
-            found=found,
-            kind=str(kind),
+            "column {column!r} is {found_type} in the rows and {column_type} in the table, which cannot hold "
+            "every value: {reason}; round or convert the column before writing, or declare a wider type",
+            column=place,
+            found_type=found,
+            column_type=str(kind),
             reason=reason,
         ) from error
 
@@ -500,8 +502,9 @@ def _target(kind: ColumnType) -> pa.DataType:
 
 def _type_error(found: pa.DataType, kind: ColumnType, place: str) -> InvalidDataError:
     return InvalidDataError(
-        "column {place!r} is {found} in the rows and {kind} in the table; convert it before writing",
-        place=place,
-        found=found,
-        kind=str(kind),
+        "column {column!r} is {found_type} in the rows and {column_type} in the table; "
+        "convert it before writing",
+        column=place,
+        found_type=found,
+        column_type=str(kind),
     )

@@ -113,10 +113,10 @@ def _column_type(arrow: pa.DataType, place: str) -> ColumnType:
         )
         return Struct(fields=tuple(fields))
     raise UnsupportedTableError(
-        "column {place!r} has the parquet type {arrow}, which Spark cannot read; rewrite the table "
+        "column {column!r} has the parquet type {parquet_type}, which Spark cannot read; rewrite the table "
         "without it",
-        place=place,
-        arrow=arrow,
+        column=place,
+        parquet_type=arrow,
     )
 
 

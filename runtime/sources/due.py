@@ -131,9 +131,9 @@ class DueBatch:
         )
         copies = (
             Message(
-                "{each} was left out, as {of} has the same content; to ingest both, use {command}",
-                each=each.path,
-                of=each.of,
+                "{file} was left out, as {original} has the same content; to ingest both, use {command}",
+                file=each.path,
+                original=each.of,
                 command=command("source", "accept", self.name, each.path),
             )
             for each in self.copies
@@ -248,7 +248,7 @@ def check_unchanged(
     for found in files:
         now = current.get(found.file.path, found)
         if now.identity != found.identity or not now.file.is_same_as(found.file):
-            raise SourceChangedError("{uri} changed while it was read", uri=Value.uri(found.file.path))
+            raise SourceChangedError("{file} changed while it was read", file=Value.uri(found.file.path))
 
 
 def size_of(batch: DueBatch) -> DueSize:
@@ -323,7 +323,9 @@ def _list_or_warn(
     except MissingSourceError as error:
         if _is_error(source):
             raise
-        warning = Message("{error}, or, to let the run fail, declare if_missing: error", error=error.message)
+        warning = Message(
+            "{reason}, or, to let the run fail, declare if_missing: error", reason=error.message
+        )
         return DueBatch(missing_warning=warning)
 
 
@@ -412,9 +414,9 @@ def _due_of_files(
     if refused and source.bad_files != SET_ASIDE:
         others = f" ({len(refused) - 1} more changed)" if len(refused) > 1 else ""
         raise InvalidDataError(
-            "source {source}: {uri} {reason}{others}",
+            "source {source}: {file} {reason}{others}",
             source=source.name,
-            uri=Value.uri(refused[0].path),
+            file=Value.uri(refused[0].path),
             reason=refused[0].reason,
             others=others,
         )
@@ -453,11 +455,11 @@ def _refused(name: str, source: Source, each: ClassifiedFile) -> RefusedFile:
         path=each.file.path,
         reason=Message(
             "changed{when}, and {operation} would write its rows twice; put the new rows into a new file, "
-            "declare operation: upsert, or decide with {command} or {command2}",
+            "declare operation: upsert, or decide with {accept_command} or {skip_command}",
             when=when,
             operation=source.operation,
-            command=command("source", "accept", name, each.file.path),
-            command2=command("source", "skip", name, each.file.path),
+            accept_command=command("source", "accept", name, each.file.path),
+            skip_command=command("source", "skip", name, each.file.path),
         ),
     )
 
@@ -551,13 +553,14 @@ def _due_of_full_read(
 
 def _all_files_deleted(source: Source) -> DueBatch:
     """Return a warning, or raise an error, because a source that was read before has no files any more."""
-    message = (
-        f"source {source.name}: all its files were deleted, but the table keeps the rows of the last read; "
-        "restore the files, or delete the rows"
+    warning = Message(
+        "source {source}: all its files were deleted, but the table keeps the rows of the last read; restore "
+        "the files, or delete the rows",
+        source=source.name,
     )
     if source.if_missing != "warn":
-        raise MissingSourceError("{message} and declare if_missing: warn", message=message)
-    return DueBatch(missing_warning=message)
+        raise MissingSourceError("{warning} and declare if_missing: warn", warning=warning)
+    return DueBatch(missing_warning=warning)
 
 
 def _digest_of_full_read(handle: TableHandle, source: Source, state: object) -> str:

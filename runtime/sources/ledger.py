@@ -378,10 +378,10 @@ def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:
         consumption = from_json_value(Consumption, document, place="entry")
     except (ValueError, KeyError, TypeError, AttributeError, InvalidDataError) as error:
         raise CorruptTableError(
-            "{table}/{path} is not a valid ledger entry ({error}); to ingest its files again, delete it",
+            "{table}/{file} is not a valid ledger entry ({reason}); to ingest its files again, delete it",
             table=store.uri,
-            path=path,
-            error=message_of(error),
+            file=path,
+            reason=message_of(error),
         ) from error
     return instant, consumption
 
@@ -423,11 +423,11 @@ def _read_table(store: ObjectStore, path: str) -> pa.Table:
         if isinstance(error, OSError) and error.errno is not None:  # an error of the store, not of Arrow
             raise
         raise CorruptTableError(
-            "{table}/{path} is not a valid folded ledger ({error}); restore it from a copy, or, to "
+            "{table}/{file} is not a valid folded ledger ({reason}); restore it from a copy, or, to "
             "ingest its files again, delete it",
             table=store.uri,
-            path=path,
-            error=message_of(error),
+            file=path,
+            reason=message_of(error),
         ) from error
     return folded
 

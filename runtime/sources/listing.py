@@ -94,9 +94,9 @@ def list_files(
         root, infos = folder, [one] if one else []
     if must_exist and pattern and not infos and not _exists(store):
         raise MissingSourceError(
-            "{path} matches nothing: there is no folder {root}; correct the path of the source",
+            "{path} matches nothing: there is no folder {folder}; correct the path of the source",
             path=path,
-            root=root,
+            folder=root,
         )
     visible = [info for info in sorted(infos, key=lambda i: i.path) if not is_hidden(info.path)]
     paths = [info.path for info in visible]
@@ -194,9 +194,9 @@ def _check_visible(pattern: str, path: str) -> None:
     if hidden is not None:
         raise InvalidDataError(
             "{path} never matches a file: like Spark, sources leave out names that begin with '_' or "
-            "'.', such as {hidden}; rename the files, or correct the path of the source",
+            "'.', such as {hidden_name}; rename the files, or correct the path of the source",
             path=path,
-            hidden=hidden,
+            hidden_name=hidden,
         )
 
 
@@ -223,13 +223,13 @@ def _check_no_folder(
         if not any(name.startswith(f"{folder}/") for name in found):
             declared = path.rstrip("/")
             raise InvalidDataError(
-                "{path} matches the folder {uri}, and {detail}; write {value}/* for the files in such "
-                "folders, or {value}/** for all below them{detail2}",
+                "{path} matches the folder {folder}, and {matched}; write {declared_path}/* for the "
+                "files in such folders, or {declared_path}/** for all below them{separate_source}",
                 path=path,
-                uri=Value.uri(f"{store.uri}/{folder}"),
-                detail="files" if found else "no file",
-                value=declared,
-                detail2=", in a source of their own" if found else "",
+                folder=Value.uri(f"{store.uri}/{folder}"),
+                matched="files" if found else "no file",
+                declared_path=declared,
+                separate_source=", in a source of their own" if found else "",
             )
 
 
@@ -244,19 +244,19 @@ def glob_expression(pattern: str) -> LinearRegex:
     """Return the regular expression of a path pattern; ``*`` stays within a folder, ``**`` does not."""
     if len(pattern) > _MOST_CHARACTERS:
         raise InvalidDataError(
-            "the path pattern {pattern!r}... has {pattern2:,} characters, but a path has at most "
-            "{most_characters:,}; shorten it, or divide it into several sources",
-            pattern=pattern[:40],
-            pattern2=len(pattern),
-            most_characters=_MOST_CHARACTERS,
+            "the path pattern {begin!r}... has {found_characters:,} characters, but a path has at most "
+            "{limit:,}; shorten it, or divide it into several sources",
+            begin=pattern[:40],
+            found_characters=len(pattern),
+            limit=_MOST_CHARACTERS,
         )
     try:
         return LinearRegex(f"(?s:{_translated(pattern)})")
     except RegexError as error:
         raise InvalidDataError(
-            "the path pattern {pattern!r} is not valid ({error}); write ranges as [a-z]",
+            "the path pattern {pattern!r} is not valid ({reason}); write ranges as [a-z]",
             pattern=pattern,
-            error=message_of(error),
+            reason=message_of(error),
         ) from error
 
 
@@ -300,18 +300,17 @@ def _check_spelling(name: str, path: str, *, is_local: bool) -> None:
     """Raise an error if Spark cannot open a file with this name."""
     if is_local and ":" in name.rpartition("/")[2]:
         raise InvalidDataError(
-            "{path} matches the file {uri}, but Spark cannot open a local file whose name contains "
+            "{path} matches the file {file}, but Spark cannot open a local file whose name contains "
             "':'; rename it",
             path=path,
-            uri=Value.uri(name, quoted=True),
+            file=Value.uri(name, quoted=True),
         )
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        spelled = name.encode(errors="surrogateescape")
         raise InvalidDataError(
-            "{path} matches the file {spelled!r}, but Spark cannot open a file whose name is not valid "
+            "{path} matches the file {file}, but Spark cannot open a file whose name is not valid "
             "UTF-8; rename it",
             path=path,
-            spelled=spelled,
+            file=Value.quote(repr(name.encode(errors="surrogateescape"))),
         ) from error

@@ -113,9 +113,10 @@ def column_type(field: pa.Field, path: str) -> ColumnType:  # noqa: PLR0911 - a 
         name = kind.extension_name if isinstance(kind, pa.BaseExtensionType) else field.metadata[_EXTENSION]
         type_name = name if isinstance(name, str) else name.decode(errors="replace")
         raise InvalidDataError(
-            "column {path!r} has the type {type_name}, which tables do not have; write it as text or numbers",
-            path=path,
-            type_name=type_name,
+            "column {column!r} has the type {found_type}, which tables do not have; write it as text or "
+            "numbers",
+            column=path,
+            found_type=type_name,
         )
     if pa.types.is_dictionary(kind):
         return column_type(field.with_type(kind.value_type), path)
@@ -126,9 +127,9 @@ def column_type(field: pa.Field, path: str) -> ColumnType:  # noqa: PLR0911 - a 
     if pa.types.is_map(kind):
         if column_type(kind.key_field, f"{path}.key") != Primitive(name="string"):
             raise InvalidDataError(
-                "column {path!r} has maps with keys of type {key_type}, but tables need text; write "
+                "column {column!r} has maps with keys of type {key_type}, but tables need text; write "
                 "the keys as text",
-                path=path,
+                column=path,
                 key_type=kind.key_type,
             )
         return Map(value=column_type(kind.item_field, f"{path}.value"))
@@ -152,9 +153,9 @@ def _leaf(kind: pa.DataType, path: str) -> ColumnType:
             pass
     remedy = next((text for test, text in _REMEDIES if test(kind)), "write it as another type")
     raise InvalidDataError(
-        "column {path!r} has the type {kind}, which tables do not have; {remedy}",
-        path=path,
-        kind=kind,
+        "column {column!r} has the type {found_type}, which tables do not have; {remedy}",
+        column=path,
+        found_type=kind,
         remedy=remedy,
     )
 

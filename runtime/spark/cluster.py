@@ -264,8 +264,8 @@ class _Run:
             if failure := next(failed, None):
                 self.failures.append(failure)
                 table = self._transaction.table
-                cause = masked_message(failure.message, table.spec, location=table.store.uri)
-                reason = Message("it cannot be rewritten: {cause}", cause=cause)
+                reason = masked_message(failure.message, table.spec, location=table.store.uri)
+                reason = Message("it cannot be rewritten: {reason}", reason=reason)
             left = UnpublishedGroup(partition=work.partition, files=len(work.slices), reason=reason)
             self.publishable.left_out.append(left)
 

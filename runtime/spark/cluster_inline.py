@@ -76,7 +76,7 @@ def _logged_warning(table: TableHandle, failure: Exception) -> Message:
     """Log a failed clustering and return the warning for it, with the class name of an unexpected failure."""
     text = message_of(failure)
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
-        text = Message("{name}: {text}", name=type(failure).__name__, text=text)
+        text = Message("{error_class}: {reason}", error_class=type(failure).__name__, reason=text)
     reason = masked_message(text, table.spec, location=table.store.uri)
     _LOG.warning("clustering after the write failed; the commit is not affected: %s", reason)
     return Message("clustering: {reason}", reason=reason)

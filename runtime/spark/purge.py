@@ -191,7 +191,7 @@ def survey(
         texts = _text_frame(hits, columns).distinct().limit(_MOST_TEXTS + 1).collect()
     if len(texts) > _MOST_TEXTS:
         raise InvalidDataError(
-            "the rows have more than {most_texts:,} values; purge them in parts", most_texts=_MOST_TEXTS
+            "the rows have more than {limit:,} values; purge them in parts", limit=_MOST_TEXTS
         )
     named = {file.path.rpartition("/")[2]: file for file in files}
     matching_files = [named[name] for name, _ in counts]
@@ -266,7 +266,7 @@ def _key_texts(spark: SparkSession, state: TableState, keys: GivenKeys, path: Pa
         types = {column.name: column.type for column in state.spec.columns}
         if any(name not in types for name in keys.columns):
             raise InvalidDataError(
-                "the record key has nested fields: give the column {record_key}", record_key=RECORD_KEY
+                "the record key has nested fields: give the column {column}", column=RECORD_KEY
             )
         texts = spark.createDataFrame(
             list(keys.rows), ", ".join(f"{quoted_name(n)} string" for n in keys.columns)
@@ -280,9 +280,9 @@ def _key_texts(spark: SparkSession, state: TableState, keys: GivenKeys, path: Pa
             found = [row[0] for row in typed.selectExpr(f"CASE WHEN {given} THEN {key} END").collect()]
     if number := next((number for number, key in enumerate(found, 1) if not key), 0):
         raise InvalidDataError(
-            "{uri}: row {number} is not a key of the table; correct it, or leave it out",
-            uri=Value.uri(str(path)),
-            number=number,
+            "{file}: row {row} is not a key of the table; correct it, or leave it out",
+            file=Value.uri(str(path)),
+            row=number,
         )
     return frozenset(key for key in found if key)
 
@@ -333,7 +333,7 @@ def _rows_to_delete(rows: DataFrame) -> tuple[tuple[str, str], ...]:
     matched = rows.where(F.col(_MATCHES)).select(*place).distinct()
     found = matched.join(others, place, "left_anti").limit(MOST_ROWS + 1).collect()
     if len(found) > MOST_ROWS:
-        raise InvalidDataError("more than {most_rows:,} rows match; purge them in parts", most_rows=MOST_ROWS)
+        raise InvalidDataError("more than {limit:,} rows match; purge them in parts", limit=MOST_ROWS)
     return tuple((row[0], row[1]) for row in found)
 
 
@@ -372,10 +372,10 @@ def _check_savepoints(table: TableHandle, timeline: Timeline, matching_files: It
         kept = {(p, name) for p, listed in timeline.savepoint_metadata(time).files.items() for name in listed}
         if files := len(kept & names):
             raise InvalidDataError(
-                "{table}: the savepoint {time} protects {files:,} files with such rows, so nothing was "
+                "{table}: the savepoint {instant} protects {files:,} files with such rows, so nothing was "
                 "purged; delete it first with {command}",
                 table=table.store.uri,
-                time=time,
+                instant=time,
                 files=files,
                 command=command("service", "savepoint", table.name, time, "--delete"),
             )

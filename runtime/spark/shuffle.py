@@ -113,14 +113,15 @@ def written_results(work: GroupWork, results: WriteResults, *, shares: int) -> W
     ]
     if sums[0] != sums[1]:
         raise ParquetryError(
-            "partition {partition}: the clustering read {sums} rows with the fingerprint {sums2:x} and "
-            "wrote {sums3} rows with the fingerprint {sums4:x}. They are not the same rows, so the "
-            "group is not published; report this with the clustering spec",
+            "partition {partition}: the clustering read {read_rows} rows with the fingerprint "
+            "{read_fingerprint:x} and wrote {written_rows} rows with the fingerprint "
+            "{written_fingerprint:x}. They are not the same rows, so the group is not published; "
+            "report this with the clustering spec",
             partition=Value.partition(work.partition),
-            sums=sums[0][0],
-            sums2=sums[0][1],
-            sums3=sums[1][0],
-            sums4=sums[1][1],
+            read_rows=sums[0][0],
+            read_fingerprint=sums[0][1],
+            written_rows=sums[1][0],
+            written_fingerprint=sums[1][1],
         )
     buckets = {bucket.bucket: bucket for bucket in known_written}
     return WriteResults(files=results.files, buckets=buckets)

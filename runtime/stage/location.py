@@ -206,10 +206,10 @@ def validated_reads(location: StageLocation, name: str) -> Iterator[Callable[[_R
     except MemoryError:
         raise
     except (pa.ArrowException, OSError) as error:
-        why = quoted_library_text(str(error), kind=type(error).__name__)
-        where = Value.uri(location.spark_uri(name))
         raise StorageError(
-            "cannot read the staged rows in {where}: {why}; run again", where=where, why=why
+            "cannot read the staged rows in {file}: {reason}; run again",
+            file=Value.uri(location.spark_uri(name)),
+            reason=quoted_library_text(str(error), kind=type(error).__name__),
         ) from error
 
 
@@ -274,7 +274,7 @@ def as_storage_error(folder: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            "cannot stage rows in {folder}: {error}; free space there, or set another spark.local.dir",
+            "cannot stage rows in {folder}: {reason}; free space there, or set another spark.local.dir",
             folder=folder,
-            error=message_of(error),
+            reason=message_of(error),
         ) from error

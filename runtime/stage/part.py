@@ -395,7 +395,7 @@ class _PartWriter:
         name = (
             Message("record key {key}", key=Value.record_key(key))
             if key
-            else Message("a row of input partition {number}", number=self._part)
+            else Message("a row of input partition {input_partition}", input_partition=self._part)
         )
         if not partition:
             return name

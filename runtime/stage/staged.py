@@ -100,10 +100,10 @@ class StagedRows:
                 "; ",
                 (
                     Message(
-                        "{description} in {rows} of {rows2} rows, first in {example}",
-                        description=f.description,
-                        rows=f.rows,
-                        rows2=self.rows,
+                        "{fault} in {faulty_rows} of {all_rows} rows, first in {example}",
+                        fault=f.description,
+                        faulty_rows=f.rows,
+                        all_rows=self.rows,
                         example=f.example,
                     )
                     for f in by_kind.values()
@@ -112,9 +112,9 @@ class StagedRows:
             declared = (self.spec.declared.get(description) for description in by_kind)
             with failures_at(next(filter(None, declared), None)):
                 raise InvalidDataError(
-                    "{subject}: {found}; nothing was written: fill or filter these rows",
+                    "{subject}: {faults}; nothing was written: fill or filter these rows",
                     subject=subject,
-                    found=found,
+                    faults=found,
                 )
 
 

@@ -263,22 +263,22 @@ def check_results(plan: WritePlan, results: WriteResults, hash_sums: Mapping[str
         found = results.buckets.get(bucket.index)
         if found is None or found.consumed_rows != expected:
             raise ParquetryError(
-                "partition {partition}: a task received {detail} of its {expected} rows; nothing was "
-                "published, run the write again",
+                "partition {partition}: a task received {found_rows} of its {expected_rows} rows; nothing "
+                "was published, run the write again",
                 partition=Value.partition(bucket.partition),
-                detail=found.consumed_rows if found else "none",
-                expected=expected,
+                found_rows=found.consumed_rows if found else None,
+                expected_rows=expected,
             )
         sums[bucket.partition] = (sums.get(bucket.partition, 0) + found.consumed_hash) % (1 << 64)
     for partition, expected in hash_sums.items():
         if sums[partition] != expected:
             raise ParquetryError(
                 "partition {partition}: the written rows differ from the rows that arrived (sums of "
-                "hashes {sums:x} and {expected:x}); nothing was published; a disk or the memory of a "
-                "worker changes data, or this is a bug: check the workers before the next run",
+                "hashes {written_sum:x} and {expected_sum:x}); nothing was published; a disk or the memory "
+                "of a worker changes data, or this is a bug: check the workers before the next run",
                 partition=Value.partition(partition),
-                sums=sums[partition],
-                expected=expected,
+                written_sum=sums[partition],
+                expected_sum=expected,
             )
 
 

@@ -98,7 +98,11 @@ def read_slices(
         store,
         joined("; ", resized)
         if resized
-        else Message("its files have {found:,} bytes instead of {listed:,}", found=found, listed=listed),
+        else Message(
+            "its files have {found_bytes:,} bytes instead of {expected_bytes:,}",
+            found_bytes=found,
+            expected_bytes=listed,
+        ),
     )
 
 
@@ -116,10 +120,10 @@ def _resized_files(files: Sequence[FileSlice], now: Sequence[ObjectInfo | None])
     sizes = ((file, info.size_bytes if info else 0) for file, info in zip(files, now, strict=True))
     return [
         Message(
-            "{file} has {size:,} bytes instead of {size_bytes:,}",
+            "{file} has {found_bytes:,} bytes instead of {expected_bytes:,}",
             file=Value.file(file.path),
-            size=size,
-            size_bytes=file.size_bytes,
+            found_bytes=size,
+            expected_bytes=file.size_bytes,
         )
         for file, size in sizes
         if size != file.size_bytes

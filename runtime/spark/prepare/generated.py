@@ -132,11 +132,11 @@ def _nested(found: T.DataType, column: Column) -> SparkColumn:
         check_type(kind, wanted, column.name)
     except InvalidDataError:
         raise InvalidDataError(
-            "generated column {column!r} is {wanted}, which cannot hold every {kind} that its "
-            "expression may return; cast it to {wanted} there",
+            "generated column {column!r} is {column_type}, which cannot hold every {found_type} that its "
+            "expression may return; cast it to {column_type} there",
             column=column.name,
-            wanted=str(wanted),
-            kind=str(kind),
+            column_type=str(wanted),
+            found_type=str(kind),
         ) from None
     # Inside another expression, Spark refuses functions that make several rows of one.
     return F.expr(f"coalesce({convert(f'({column.generated})', kind, wanted)})")

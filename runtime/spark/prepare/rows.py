@@ -173,13 +173,13 @@ def prepare_matches(
         if name not in by_name or _find(frame.schema, name) is None:
             where = "table" if name not in by_name else "rows"
             raise InvalidDataError(
-                "match column {name!r} is not in the {where}; match by columns that both have",
-                name=name,
-                where=where,
+                "match column {column!r} is not in the {place}; match by columns that both have",
+                column=name,
+                place=where,
             )
         if has_map(parse_type(by_name[name].type)):
             raise InvalidDataError(
-                "match column {name!r} holds maps, which cannot be compared; leave it out", name=name
+                "match column {column!r} holds maps, which cannot be compared; leave it out", column=name
             )
     with session_settings(frame.sparkSession, expression_settings(frame.sparkSession)):
         rows = _matching(frame, delete_when)
@@ -209,9 +209,9 @@ def check_control_names(names: Iterable[str], *, place: str) -> None:
     taken = [name for name in names if name.lower() in CONTROL_COLUMNS]
     if taken:
         raise InvalidDataError(
-            "{place} have one called {taken!r}, a name that writing uses itself; rename it",
+            "{place} have one called {column!r}, a name that writing uses itself; rename it",
             place=place,
-            taken=taken[0],
+            column=taken[0],
         )
 
 
@@ -224,9 +224,9 @@ def _given_key_sql(fields: Sequence[str], names: set[str], frame: DataFrame, met
     missing = [f for f in fields if f.split(".")[0] not in names]
     if fields:
         raise InvalidDataError(
-            "the rows to delete have no column {missing!r}, which is part of the record key; pass it, "
+            "the rows to delete have no column {column!r}, which is part of the record key; pass it, "
             "or delete by match columns",
-            missing=missing[0],
+            column=missing[0],
         )
     return None
 
@@ -237,10 +237,10 @@ def _meta_column_sql(schema: T.StructType, name: str) -> str:
     assert field is not None
     if not isinstance(field.dataType, T.StringType | T.NullType):
         raise InvalidDataError(
-            "column {name!r} is {simplestring} in the rows, and text in the table; cast it to string, "
+            "column {column!r} is {found_type} in the rows, and text in the table; cast it to string, "
             "or pass the columns that it is made of",
-            name=name,
-            simplestring=field.dataType.simpleString(),
+            column=name,
+            found_type=field.dataType.simpleString(),
         )
     return f"CAST({quoted(field.name)} AS STRING) AS {name}"
 
@@ -261,9 +261,9 @@ def _check_names(schema: T.StructType, columns: Sequence[Column], delete_when: s
         if name.lower() not in known:
             hint = " (a column that only delete_when needs: list it under drop)" if delete_when else ""
             raise InvalidDataError(
-                "column {name!r} is not in the table; add it to the table's columns and apply, or drop "
+                "column {column!r} is not in the table; add it to the table's columns and apply, or drop "
                 "it from the rows{hint}",
-                name=name,
+                column=name,
                 hint=hint,
             )
     for column in columns:
@@ -284,7 +284,7 @@ def _find(schema: T.StructType, name: str) -> T.StructField | None:
 
 def _duplicate_column_error(name: str) -> InvalidDataError:
     """Return the error for a column that the rows contain twice."""
-    return InvalidDataError("the rows have two columns {name!r}; rename or drop one of them", name=name)
+    return InvalidDataError("the rows have two columns {column!r}; rename or drop one of them", column=name)
 
 
 def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: bool) -> DataFrame:
@@ -295,10 +295,10 @@ def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: boo
     if by_flag and (given := _find(frame.schema, DELETE_FLAG)):
         if not isinstance(given.dataType, T.BooleanType | T.NullType):
             raise InvalidDataError(
-                "column {given!r} is {simplestring} in the rows, but it marks deletes and must be "
+                "column {column!r} is {found_type} in the rows, but it marks deletes and must be "
                 "boolean; make it a condition in the query, or drop it",
-                given=given.name,
-                simplestring=given.dataType.simpleString(),
+                column=given.name,
+                found_type=given.dataType.simpleString(),
             )
         conditions.append(quoted(DELETE_FLAG))
     flag = (

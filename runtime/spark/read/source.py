@@ -137,10 +137,10 @@ def _check_base_path(source: Source, files: Sequence[FoundFile]) -> None:
     for file in files if folder is not None else ():
         if not bare_name(file.spark_uri).startswith(folder or ""):
             raise InvalidDataError(
-                "the option basePath, {uri}, is not a folder above {uri2}; name a folder that all "
+                "the option basePath, {base_path}, is not a folder above {file}; name a folder that all "
                 "files of the source are below",
-                uri=Value.uri(base or ""),
-                uri2=Value.uri(file.file.path),
+                base_path=Value.uri(base or ""),
+                file=Value.uri(file.file.path),
             )
 
 
@@ -156,9 +156,9 @@ def _first_undeclared(names: Iterable[str], source: Source, columns: Sequence[Co
 
 def _undeclared_error(name: str, file: str | None) -> InvalidDataError:
     return InvalidDataError(
-        "column {name!r} is not in the table; add it to the table's columns and apply, or drop it from the "
+        "column {column!r} is not in the table; add it to the table's columns and apply, or drop it from the "
         "rows (a column that only delete_when needs: list it under drop){where}",
-        name=name,
+        column=name,
         where="" if file is None else Message("; it is in {file}", file=Value.uri(file)),
     )
 
@@ -216,11 +216,11 @@ def _check_folders(names: Sequence[str], files: Sequence[FoundFile], columns: Se
             if sign and name.lower() in lacking:
                 above = file.spark_uri.split("/")[: depth - len(folders) - 1]
                 raise InvalidDataError(
-                    "the column {name!r} is in names of folders only, as for {uri}, and would be null; "
-                    "add basePath: {uri2} to the source's options to read it from there",
-                    name=name,
-                    uri=Value.uri(file.file.path),
-                    uri2=Value.uri("/".join(above)),
+                    "the column {column!r} is in names of folders only, as for {file}, and would be null; "
+                    "add basePath: {base_path} to the source's options to read it from there",
+                    column=name,
+                    file=Value.uri(file.file.path),
+                    base_path=Value.uri("/".join(above)),
                 )
 
 
@@ -558,7 +558,9 @@ def _csv_texts(
         defaults["linesep"] = "\n"
     has_crlf = is_multi_line and head.has_crlf and "linesep" not in options
     if (duplicate := duplicate_header_name(head.line, options)) is not None:
-        raise UnreadableFileError(files[0].file.path, f"its header has the column {duplicate!r} twice")
+        raise UnreadableFileError(
+            files[0].file.path, Message("its header has the column {column!r} twice", column=duplicate)
+        )
     found = _load(spark, source, files, defaults).schema.names
     names = [name.removesuffix("\r") for name in found] if has_crlf else found
     schema = T.StructType([T.StructField(name, T.StringType()) for name in names])
@@ -671,9 +673,9 @@ def _readable_avro(file: FoundFile) -> Iterator[None]:
     try:
         yield
     except AVRO_FAILURES as error:
-        why = quoted_library_text(str(error), kind=type(error).__name__)
+        reason = quoted_library_text(str(error), kind=type(error).__name__)
         raise UnreadableFileError(
-            file.file.path, Message("it is not an Avro file ({why})", why=why)
+            file.file.path, Message("it is not an Avro file ({reason})", reason=reason)
         ) from error
 
 

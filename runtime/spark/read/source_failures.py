@@ -72,11 +72,7 @@ class UnreadableFileError(MessageError):
 
     def __init__(self, file: str, reason: Text) -> None:
         super().__init__(
-            Message(
-                "{uri} cannot be read: {reason}; correct or remove the file",
-                uri=Value.uri(file),
-                reason=reason,
-            )
+            "{file} cannot be read: {reason}; correct or remove the file", file=Value.uri(file), reason=reason
         )
         self.file = file
 
@@ -106,8 +102,8 @@ def unreadable_files(files: Sequence[str], error: Exception) -> InvalidDataError
     reason = quoted_library_text(_CONDITION.sub("", str(error).splitlines()[0]))
     if len(files) == 1:
         return InvalidDataError(
-            "{uri} cannot be read: {reason}; correct the file, or the source's options",
-            uri=Value.uri(files[0]),
+            "{file} cannot be read: {reason}; correct the file, or the source's options",
+            file=Value.uri(files[0]),
             reason=reason,
         )
     return InvalidDataError(
@@ -174,7 +170,7 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
         reason = reason or _of_cell(column, kind, text, is_shown=False)
         if file:
             unreadable = UnreadableFileError(file, reason).message
-            raise InvalidDataError("{place}: {unreadable}", place=place, unreadable=unreadable) from error
+            raise InvalidDataError("{place}: {reason}", place=place, reason=unreadable) from error
         raise InvalidDataError(
             "{place}: the rows of its select: {reason}; correct the query, or the files",
             place=place,
@@ -183,7 +179,7 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
     except UnreadableFileError as error:
         reason = explain(error.file, str(error.__cause__)) if explain and error.__cause__ else None
         unreadable = (error if reason is None else UnreadableFileError(error.file, reason)).message
-        raise InvalidDataError("{place}: {unreadable}", place=place, unreadable=unreadable) from error
+        raise InvalidDataError("{place}: {reason}", place=place, reason=unreadable) from error
     except (InvalidDataError, NotFoundError) as error:
         if str(error).startswith(place):
             raise
@@ -199,13 +195,13 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
                 _reasons(text)
             )
             unreadable = UnreadableFileError(found["file"], reason).message
-            raise InvalidDataError("{place}: {unreadable}", place=place, unreadable=unreadable) from error
+            raise InvalidDataError("{place}: {reason}", place=place, reason=unreadable) from error
         if is_of_missing_format(error):
             raise InvalidDataError(
-                "{place}: this Spark has no Avro reader; list {avro_package} under spark.packages of "
+                "{place}: this Spark has no Avro reader; list {package} under spark.packages of "
                 "the target, or start your own session with it",
                 place=place,
-                avro_package=avro_package(),
+                package=avro_package(),
             ) from error
         raise
 
@@ -271,11 +267,11 @@ def explained(
         if isinstance(error, RefusedCell):
             _, column, kind, text, *_ = map(str, error.args)
             if not name:
+                reason, places = _of_cell(column, kind, text, is_shown=is_shown), whereabouts(text)
+                if not places:
+                    return reason
                 return Message(
-                    "{cell}{joint}{places}",
-                    cell=_of_cell(column, kind, text, is_shown=is_shown),
-                    joint="; this text is in " if (places := whereabouts(text)) else "",
-                    places=joined(", and in ", places),
+                    "{reason}; this text is in {places}", reason=reason, places=joined(", and in ", places)
                 )
             cell = SoughtCell(column=column, text=text)
             place = searched(name, lambda file: find_cell(file, cell, kind=source.format, options=options))
@@ -298,7 +294,7 @@ def _of_value(error: RefusedCell, *, is_shown: bool) -> Message:
     """Return the message about a value that a conversion refused."""
     _, column, kind, text, *row = map(str, error.args)
     cell = _of_cell(column, kind, text, is_shown=is_shown)
-    return Message("row {row}, {cell}", row=row, cell=cell) if row else cell
+    return Message("row {row}, {reason}", row=row, reason=cell) if row else cell
 
 
 def _of_record(error: str, *, is_shown: bool) -> Text:
@@ -316,19 +312,22 @@ def _of_record(error: str, *, is_shown: bool) -> Text:
 def _of_cell(column: str, kind: str, text: str, *, is_shown: bool) -> Message:
     """Return the message about a cell: its column, and its text that is not of the type."""
     return Message(
-        'column {column!r}: "{text}" is not {kind}', column=column, text=text if is_shown else MASK, kind=kind
+        'column {column!r}: "{cell}" is not {column_type}',
+        column=column,
+        cell=text if is_shown else MASK,
+        column_type=kind,
     )
 
 
 def _with_line(place: FoundLine, text: Text) -> Message:
     """Return the text with the number of the line, or with a note that the search ended before the line."""
     if place.line is not None:
-        return Message("line {line}, {text}", line=place.line, text=text)
+        return Message("line {line}, {reason}", line=place.line, reason=text)
     if place.is_truncated:
         return Message(
-            "{text} (the line was not searched for beyond {limit} MiB)",
-            text=text,
-            limit=SEARCHED_BYTES // 1024**2,
+            "{reason} (the line was not searched for beyond {limit_mib} MiB)",
+            reason=text,
+            limit_mib=SEARCHED_BYTES // 1024**2,
         )
     return message(text)
 

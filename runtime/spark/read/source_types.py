@@ -36,14 +36,14 @@ def check_one_type(schemas: Sequence[tuple[T.StructType, str]]) -> None:
                 continue
             if not _holds(field.dataType, known, name):
                 raise InvalidDataError(
-                    "column {field!r} is {simplestring} in {uri} and {simplestring2} in {uri2}; write "
+                    "column {column!r} is {known_type} in {known_file} and {found_type} in {file}; write "
                     "it with one type, or give the files of each type their own folder and a source "
                     "that casts it in its select",
-                    field=field.name,
-                    simplestring=known.simpleString(),
-                    uri=Value.uri(where),
-                    simplestring2=field.dataType.simpleString(),
-                    uri2=Value.uri(file),
+                    column=field.name,
+                    known_type=known.simpleString(),
+                    known_file=Value.uri(where),
+                    found_type=field.dataType.simpleString(),
+                    file=Value.uri(file),
                 )
             widest[name] = (field.dataType, file)
 
@@ -55,10 +55,10 @@ def check_one_spelling(schema: T.StructType, place: str = "") -> None:
         name = f"{place}{field.name}"
         if (other := seen.setdefault(field.name.lower(), name)) != name:
             raise InvalidDataError(
-                "the records have fields {other!r} and {name!r}, which are the same for Spark; use one "
-                "spelling",
-                other=other,
-                name=name,
+                "the records have fields {field!r} and {other_field!r}, which are the same for Spark; "
+                "use one spelling",
+                field=other,
+                other_field=name,
             )
         for inner, within in _structs(field.dataType, name):
             check_one_spelling(inner, f"{within}.")

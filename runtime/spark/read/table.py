@@ -164,7 +164,7 @@ def instant_of(when: When, zone: Timezone, *, rounds_up: bool) -> str:  # noqa: 
     if _EARLIEST.fullmatch(text):
         return text
     raise InvalidDataError(
-        "{when!r} is not a time; give an instant (yyyyMMddHHmmssSSS), 'yyyy-MM-dd' or 'yyyy-MM-dd "
+        "{time!r} is not a time; give an instant (yyyyMMddHHmmssSSS), 'yyyy-MM-dd' or 'yyyy-MM-dd "
         "HH:mm:ss[.SSS]'",
-        when=when,
+        time=when,
     )

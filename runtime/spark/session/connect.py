@@ -32,10 +32,10 @@ def refuse_connect(spark: SparkSession, what: str, *, reason: str, instead: str 
     """
     if is_connect(spark):
         raise UnsupportedSessionError(
-            "{what} does not work on Spark Connect: {reason}; {instead}",
-            what=what,
+            "{action} does not work on Spark Connect: {reason}; {remedy}",
+            action=what,
             reason=reason,
-            instead=instead,
+            remedy=instead,
         )
 
 

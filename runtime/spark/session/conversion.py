@@ -49,7 +49,7 @@ def type_of(data_type: T.DataType, place: str) -> ColumnType | None:
                 return parse_type(data_type.simpleString())
             except InvalidDataError as error:
                 raise InvalidDataError(
-                    "column {place!r}: {error}", place=place, error=message_of(error)
+                    "column {column!r}: {reason}", column=place, reason=message_of(error)
                 ) from None
 
 
@@ -70,11 +70,11 @@ def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None
         case _:
             if not _fits(found, wanted):
                 raise InvalidDataError(
-                    "column {place!r} is {found} in the rows and {wanted} in the table, which cannot "
-                    "hold every {found}; cast it to {wanted} in the query",
-                    place=place,
-                    found=str(found),
-                    wanted=str(wanted),
+                    "column {column!r} is {found_type} in the rows and {column_type} in the table, which "
+                    "cannot hold every {found_type}; cast it to {column_type} in the query",
+                    column=place,
+                    found_type=str(found),
+                    column_type=str(wanted),
                 )
 
 
@@ -82,30 +82,29 @@ def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
     names = [f.name.lower() for f in found.fields]
     for number, field in enumerate(found.fields):
         if names[number] in names[:number]:
+            column = f"{place}.{field.name}"
             raise InvalidDataError(
-                "the rows have two columns '{place}.{field}', perhaps in different case; rename or drop one "
-                "of them",
-                place=place,
-                field=field.name,
+                "the rows have two columns {column!r}, perhaps in different case; rename or drop one of them",
+                column=column,
             )
     given = {f.name.lower(): f for f in found.fields}
     expected = {f.name.lower(): f for f in wanted.fields}
     if extra := sorted(given.keys() - expected.keys()):
+        column = f"{place}.{given[extra[0]].name}"
         raise InvalidDataError(
-            "column '{place}.{extra}' is not in the table, which has {place}: {wanted}; add it to the "
+            "column {column!r} is not in the table, which has {struct}: {column_type}; add it to the "
             "table's columns and apply, or leave it out of the rows",
-            extra=given[extra[0]].name,
-            place=place,
-            wanted=str(wanted),
+            column=column,
+            struct=place,
+            column_type=str(wanted),
         )
     for name, field in expected.items():
+        column = f"{place}.{field.name}"
         if name in given:
-            check_type(given[name].type, field.type, f"{place}.{field.name}")
+            check_type(given[name].type, field.type, column)
         elif not field.nullable:
             raise InvalidDataError(
-                "column '{place}.{field}' is missing from the rows and may not be null; select it",
-                place=place,
-                field=field.name,
+                "column {column!r} is missing from the rows and may not be null; select it", column=column
             )
 
 

@@ -101,10 +101,10 @@ def _missing_package(text: str) -> Exception | None:
     if missing is None:
         return None
     return UnsupportedSessionError(
-        "Spark's workers lack the module {missing}; install this version of parquetry where they run, "
+        "Spark's workers lack the module {module}; install this version of parquetry where they run, "
         "or send it: spark.addArtifacts(ZIP, pyfile=True) on Spark Connect, --py-files ZIP with "
         "spark-submit",
-        missing=missing["module"],
+        module=missing["module"],
     )
 
 
@@ -128,9 +128,9 @@ def _unspelled_name(text: str, subject: str) -> Exception | None:
         return None
     return UnsupportedSessionError(
         "{subject}: a JVM of Spark cannot encode the name of a file; start Spark and its executors "
-        "with LC_ALL={utf8_locale} in the environment",
+        "with LC_ALL={locale} in the environment",
         subject=subject,
-        utf8_locale=UTF8_LOCALE,
+        locale=UTF8_LOCALE,
     )
 
 
@@ -150,12 +150,17 @@ def _translated(error: Exception, subject: str, *, of_table: bool) -> Exception:
         line_text = " ".join((found[0] if found else line).split())
         gone = _FILE_GONE.fullmatch(line_text)
         quoted = (
-            Message("{gone}{uri}{gone2}", gone=gone[1] or "", uri=Value.uri(gone[2]), gone2=gone[3] or "")
+            Message(
+                "{words_before}{file}{words_after}",
+                words_before=gone[1] or "",
+                file=Value.uri(gone[2]),
+                words_after=gone[3] or "",
+            )
             if gone
             else quoted_library_text(line_text)
         )
         return NotFoundError(
-            "{subject}: {quoted}; run again to read the current files", subject=subject, quoted=quoted
+            "{subject}: {reason}; run again to read the current files", subject=subject, reason=quoted
         )
     if of_table and _INCOMPLETE.search(text):
         named = _FILE_READ.search(text)
@@ -195,9 +200,9 @@ def _lost_task(text: str, subject: str) -> LostTaskError | None:
                 f"({settings}) or {_FEWER_TASKS}"
             )
             return LostTaskError(
-                "{subject}: {meaning} ({reason}): {remedy}",
+                "{subject}: {cause} ({reason}): {remedy}",
                 subject=subject,
-                meaning=meaning,
+                cause=meaning,
                 reason=reason,
                 remedy=remedy,
             )

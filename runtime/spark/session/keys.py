@@ -46,10 +46,10 @@ def type_at(schema: T.StructType, path: str) -> T.DataType:
     for part in path.split("."):
         if not isinstance(found, T.StructType) or part not in found.names:
             raise InvalidDataError(
-                "column {path!r} is not in the table: it has {names}; correct record_key, partition_by "
+                "column {column!r} is not in the table: it has {columns}; correct record_key, partition_by "
                 "or ordering",
-                path=path,
-                names=[*schema.names],
+                column=path,
+                columns=schema.names,
             )
         found = found[part].dataType
     return found
@@ -87,10 +87,10 @@ def value_text_sql(path: str, data_type: T.DataType, *, use: str) -> str:
             return f"CAST({column} AS STRING)"
         case _:
             raise InvalidDataError(
-                "column {path!r} of type {simplestring} cannot be part of {use}; use a string, number, "
+                "column {column!r} of type {found_type} cannot be part of {use}; use a string, number, "
                 "date, boolean or timestamp column",
-                path=path,
-                simplestring=data_type.simpleString(),
+                column=path,
+                found_type=data_type.simpleString(),
                 use=use,
             )
 

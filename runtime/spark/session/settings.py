@@ -204,11 +204,11 @@ def _check_names(spark: SparkSession, uris: Sequence[str]) -> None:
         named.encode(encoding)
     except (UnicodeEncodeError, LookupError):
         raise UnsupportedSessionError(
-            "Spark's JVM encodes names of files in {encoding}, which cannot encode {uri}; start it "
-            "with LC_ALL={utf8_locale} in the environment, as parquetry does",
+            "Spark's JVM encodes names of files in {encoding}, which cannot encode {file}; start it "
+            "with LC_ALL={locale} in the environment, as parquetry does",
             encoding=encoding,
-            uri=Value.uri(named),
-            utf8_locale=UTF8_LOCALE,
+            file=Value.uri(named),
+            locale=UTF8_LOCALE,
         ) from None
 
 

@@ -93,11 +93,11 @@ def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> 
     )
     if len(text) > MOST_CHARACTERS:
         raise InvalidDataError(
-            "{place}: the SQL has {text:,} characters, but the limit is {most_characters:,}; join with "
+            "{place}: the SQL has {found_characters:,} characters, but the limit is {limit:,}; join with "
             "a table of the values instead",
             place=place,
-            text=len(text),
-            most_characters=MOST_CHARACTERS,
+            found_characters=len(text),
+            limit=MOST_CHARACTERS,
         )
     if "${" in text:
         raise InvalidDataError(
@@ -112,18 +112,18 @@ def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> 
     except ParseException as error:
         first = str(error).strip().splitlines()[0]
         raise InvalidDataError(
-            "{place}: Spark cannot parse {shown_sql}: {first}; correct the SQL",
+            "{place}: Spark cannot parse {sql}: {reason}; correct the SQL",
             place=place,
-            shown_sql=shown_sql(text),
-            first=first,
+            sql=shown_sql(text),
+            reason=first,
         ) from error
     except Py4JJavaError as error:
         if not str(error.java_exception).startswith("java.lang.StackOverflowError"):
             raise
         raise InvalidDataError(
-            "{place}: {shown_sql} is nested too deeply for Spark; compute it in steps",
+            "{place}: {sql} is nested too deeply for Spark; compute it in steps",
             place=place,
-            shown_sql=shown_sql(text),
+            sql=shown_sql(text),
         ) from error
 
 

@@ -147,8 +147,8 @@ def _connected(settings: SparkSettings) -> SparkSession:
     if settings.master or given:
         raise SparkStartError(
             "SPARK_REMOTE names a Spark Connect server, which the target's spark settings cannot "
-            "change ({value}); unset SPARK_REMOTE, or drop them",
-            value=[*["master"] * bool(settings.master) + given],
+            "change ({settings}); unset SPARK_REMOTE, or drop them",
+            settings=["master"] * bool(settings.master) + given,
         )
     try:
         return SparkSession.builder.getOrCreate()
@@ -267,10 +267,10 @@ def has_ended(*, patience_seconds: float = 0.0) -> bool:
 def ended_error() -> SparkEndedError:
     """Return the error for a JVM that has ended."""
     return SparkEndedError(
-        "Spark's JVM ended before its work was done: {log_hint}; if it was killed for its memory, give "
+        "Spark's JVM ended before its work was done: {reason}; if it was killed for its memory, give "
         "it less work or more memory (spark.driver.memory); run again, which rolls back what is "
         "unfinished",
-        log_hint=log_hint(),
+        reason=log_hint(),
     )
 
 
@@ -301,11 +301,11 @@ def _start_error_text(options: dict[str, str]) -> Message:
     packages = options.get("spark.jars.packages")
     if not packages:
         return Message(
-            "Spark did not start: {log_hint}; correct the target's spark settings", log_hint=log_hint()
+            "Spark did not start: {reason}; correct the target's spark settings", reason=log_hint()
         )
     return Message(
-        "Spark did not start: {log_hint}. If it could not find {packages}: name a version that the "
+        "Spark did not start: {reason}. If it could not find {packages}: name a version that the "
         "repository has under spark.packages of the target",
-        log_hint=log_hint(),
+        reason=log_hint(),
         packages=packages,
     )

@@ -96,9 +96,9 @@ def _condition(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
         (field,) = rows.select(condition).schema.fields
     if not isinstance(field.dataType, T.BooleanType):
         raise InvalidDataError(
-            "{place}: the expression is of type {simplestring}; write a condition",
+            "{place}: the expression is of type {found_type}; write a condition",
             place=place,
-            simplestring=field.dataType.simpleString(),
+            found_type=field.dataType.simpleString(),
         )
     return condition
 
@@ -109,9 +109,9 @@ def _unaccepted(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
     kind = _type_of(rows, name)
     if not isinstance(kind, _COMPARED):
         raise InvalidDataError(
-            "column {name} of type {simplestring} cannot have accepted_values; write an expression",
-            name=name,
-            simplestring=kind.simpleString(),
+            "column {column} of type {found_type} cannot have accepted_values; write an expression",
+            column=name,
+            found_type=kind.simpleString(),
         )
     texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in test.values]
     ddl = kind.simpleString()
@@ -120,10 +120,10 @@ def _unaccepted(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
     assert found is not None, "one row gives one"
     if any(found):
         raise InvalidDataError(
-            "value {index} of accepted_values is not {ddl}, the type of column {name}",
-            index=list(found).index(True) + 1,
-            ddl=ddl,
-            name=name,
+            "value {number} of accepted_values is not {column_type}, the type of column {column}",
+            number=list(found).index(True) + 1,
+            column_type=ddl,
+            column=name,
         )
     return ~F.col(quoted(name)).isin(*cast)
 
@@ -161,12 +161,12 @@ def _common_type(name: str, one: T.DataType, other_name: str, other: T.DataType)
     if isinstance(one, T.DecimalType) and isinstance(other, T.DecimalType) and one.scale == other.scale:
         return f"decimal({max(one.precision, other.precision)},{one.scale})"
     raise InvalidDataError(
-        "column {name} is of type {simplestring}, and {other_name} of the other table of type "
-        "{simplestring2}, so their values cannot be compared; compare columns of one type",
-        name=name,
-        simplestring=one.simpleString(),
-        other_name=other_name,
-        simplestring2=other.simpleString(),
+        "column {column} is of type {column_type}, and {other_column} of the other table of type "
+        "{other_type}, so their values cannot be compared; compare columns of one type",
+        column=name,
+        column_type=one.simpleString(),
+        other_column=other_name,
+        other_type=other.simpleString(),
     )
 
 
@@ -174,9 +174,9 @@ def _key_type(rows: DataFrame, name: str) -> T.DataType:
     kind = _type_of(rows, name)
     if not isinstance(kind, (*_COMPARED, T.BinaryType)):
         raise InvalidDataError(
-            "column {name} of type {simplestring} cannot be a key; name its fields, or another column",
-            name=name,
-            simplestring=kind.simpleString(),
+            "column {column} of type {found_type} cannot be a key; name its fields, or another column",
+            column=name,
+            found_type=kind.simpleString(),
         )
     return kind
 
@@ -186,8 +186,8 @@ def _type_of(rows: DataFrame, name: str) -> T.DataType:
         (field,) = rows.select(F.col(quoted(name))).schema.fields
     except AnalysisException as error:
         raise InvalidDataError(
-            "the table has no column {name} ({reason})",
-            name=name,
+            "the table has no column {column} ({reason})",
+            column=name,
             reason=quoted_library_text(_first(str(error))),
         ) from error
     return field.dataType

@@ -199,10 +199,17 @@ def test_named_levels_of_an_index_are_columns():
     assert list(local_rows(pd.DataFrame({"c": [1]}, index=[7]), []).types) == ["c"]
 
 
+def test_a_path_with_a_quote_is_quoted_as_python_does():
+    with pytest.raises(InvalidDataError, match=r"""column "c\.b's" is missing from the rows"""):
+        taken(frame([{"a": 1}]), "struct<a:int,`b's`:int NOT NULL>")
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
         (pd.DataFrame({0: [1]}), "a column called 0"),
+        (pd.DataFrame({None: [1]}), "a column called None"),
+        (pd.DataFrame({("a", "b"): [1]}), r"a column called \('a', 'b'\)"),
         (pd.DataFrame(), "no columns"),
         (pd.DataFrame([[1, 2]], columns=["c", "C"]), "two columns 'C'"),
         (pa.table([pa.array([1]), pa.array([2])], names=["c", "c"]), "two columns 'c'"),

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from parquetry.message import message_from_json, message_json
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError
 from parquetry.runtime.sources.listing import glob_expression, list_files, open_file, split_pattern
 from parquetry.runtime.spec.source_paths import normalised_path
@@ -299,3 +300,14 @@ def test_names_that_are_no_utf_8_match_by_their_characters():
         "a\udcff.csv",
         "ab.csv",
     }
+
+
+def test_a_name_that_is_not_utf_8_is_quoted_and_can_be_masked(landing):
+    folder = landing / "landing/day=secret"
+    folder.mkdir()
+    (folder / os.fsdecode(b"\xff.csv")).touch()
+    with pytest.raises(InvalidDataError) as caught:
+        list_files("landing/**/*.csv", base=str(landing))
+    assert r"matches the file b'day=secret/\xff.csv', but" in str(caught.value)
+    assert "secret" not in str(caught.value.message)
+    assert message_from_json(message_json(caught.value.message)) == caught.value.message
