@@ -71,14 +71,11 @@ def message_of(failure: BaseException) -> Message:
     if isinstance(failure, MessageError):
         return failure.message
     if isinstance(failure, OSError) and failure.errno is not None:
-        where = None if failure.filename is None else Value.uri(str(failure.filename), quoted=True)
-        return Message(
-            "[Errno {errno}] {reason}{colon}{file}",
-            errno=failure.errno,
-            reason=failure.strerror,
-            colon="" if where is None else ": ",
-            file="" if where is None else where,
-        )
+        errno, reason = failure.errno, failure.strerror
+        if failure.filename is None:
+            return Message("[Errno {errno}] {reason}", errno=errno, reason=reason)
+        file = Value.uri(str(failure.filename), quoted=True)
+        return Message("[Errno {errno}] {reason}: {file}", errno=errno, reason=reason, file=file)
     if type(failure).__module__.startswith("parquetry."):
         return message("; ".join(map(str, failure.args)))
     return Message("{words}", words=Value.quote(str(failure), type(failure).__name__))

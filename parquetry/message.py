@@ -186,9 +186,7 @@ class Message:
         return _made(self.sentence, {name: _each(each, change) for name, each in self.fields.items()})
 
     def __str__(self) -> str:
-        return "".join(
-            MASK if isinstance(part, Value) and not part.is_cleared else str(part) for part in self._parts()
-        )
+        return "".join(map(_shown, self._parts()))
 
     def __repr__(self) -> str:
         return f"Message({str(self)!r})"
@@ -296,6 +294,11 @@ def _parts_of(field: Field, conversion: str, spec: str) -> Iterator[Part]:
             yield "none"
         case _:
             yield format(repr(field) if conversion == "r" else field, spec)
+
+
+def _shown(part: Part) -> str:
+    """Return the text of a part; a value that was not cleared is hidden."""
+    return MASK if isinstance(part, Value) and not part.is_cleared else str(part)
 
 
 def _each(field: Field, change: Callable[[Field], Field]) -> Field:
@@ -428,7 +431,7 @@ def _commands(value: Any, place: tuple[str | int, ...]) -> Iterator[NamedCommand
             if isinstance(part, Command):
                 words = list(part.words)
                 yield NamedCommand(place=list(place), at=at, words=words, imperative=part.imperative)
-            at += len(str(part))
+            at += len(_shown(part))
     elif isinstance(value, Mapping):
         for key, member in value.items():
             yield from _commands(member, (*place, key))

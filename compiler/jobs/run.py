@@ -130,12 +130,11 @@ class RunResult(Brief):
         reasons = [why for o in self.outcomes if o.result is not None for why in o.result.set_aside]
         if not reasons:
             return None
-        listed = joined("; ", reasons[:_SHOWN])
         more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
         return InvalidDataError(
             "{files} source files were set aside: {reasons}{more}",
             files=len(reasons),
-            reasons=listed,
+            reasons=joined("; ", reasons[:_SHOWN]),
             more=more,
         )
 

@@ -29,7 +29,7 @@ from parquetry.compiler.security.authority import (
     compared_with,
 )
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.message import Message, joined
+from parquetry.message import Message, joined, texts
 from parquetry.project import AllowEntry
 from parquetry.project.guardrails.model import Override, RuleOutcome
 from parquetry.runtime.spec.codec import to_json_value
@@ -160,7 +160,7 @@ def _findings(intent: Intent, evidence: Evidence, workspace: Workspace, now_ms: 
     if not workspace.guardrails or not intent.actions:
         return ()
     document = {
-        "intent": intent_json(intent),
+        "intent": texts(intent_json(intent)),
         "evidence": {"figures": to_json_value(evidence.figures)},
     }
     return findings(workspace.guardrails, document, now_ms=now_ms)

@@ -95,6 +95,15 @@ def test_commands_find_their_texts_again_after_json():
     assert with_commands(document, []) is document
 
 
+def test_commands_behind_a_hidden_value_find_their_texts_again():
+    message = Message("{file}; {again}", file=Value.file("a/long/path"), again=run("apply"))
+    for document in ([message], [message.masked(lambda value: value)]):
+        again = with_commands(texts(document), commands_of(document))
+        assert [part for part in again[0].parts if type(part) is not str] == [
+            message.fields["again"].parts[0]
+        ]
+
+
 @pytest.mark.parametrize(
     "change",
     [
