@@ -66,8 +66,8 @@ def _brief(value: object) -> str:
         return f"<{len(value)}>"
     if isinstance(value, BaseException) or (is_dataclass(value) and not isinstance(value, Brief)):
         return type(value).__name__
-    text = repr(str(value) if isinstance(value, StrEnum) else value)
-    shortens = isinstance(value, str) and len(text) > _BRIEF_TEXT
+    text = repr(str(value) if isinstance(value, StrEnum | Message) else value)
+    shortens = isinstance(value, str | Message) and len(text) > _BRIEF_TEXT
     return f"{text[:_BRIEF_TEXT]}..." if shortens else text
 
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
+from parquetry.message import Message, Text
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
+from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     BloomFilter,
@@ -100,3 +103,14 @@ def test_anything_else_is_refused_by_place(change, message):
 def test_the_place_may_be_a_file():
     with pytest.raises(InvalidDataError, match=r"^job\.json: an object was expected, not \[\]"):
         TableSpec.from_json([], place="job.json")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Reported(Brief):
+    reason: Text
+
+
+def test_a_short_repr_shortens_messages_as_texts():
+    shown = repr(_Reported(Message("it ends with {end}", end="z" * 90)))
+    assert shown == repr(_Reported(f"it ends with {'z' * 90}"))
+    assert shown.endswith("zz...)")
