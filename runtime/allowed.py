@@ -23,11 +23,11 @@ class Allowed:
         """Raise InvalidDataError if the strategy is not allowed. ``path`` is its path in the spec or plan."""
         if name not in self.strategies:
             raise InvalidDataError(
-                "{path}: {name!r} is a plug-in that the applied spec or the plan names, and the "
+                "{path}: {strategy!r} is a plug-in that the applied spec or the plan names, and the "
                 "declared spec does not; declare it (in Python: strategies= of open), or cluster by "
                 "what is declared",
                 path=path,
-                name=name,
+                strategy=name,
             )
 
 

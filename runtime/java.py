@@ -43,24 +43,25 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     )
     if executable is None or not os.access(executable, os.X_OK):
         raise MissingJavaError(
-            "Spark needs Java {oldest_java} or newer, but there is none ({where}); install it: `{remedy}`",
-            oldest_java=OLDEST_JAVA,
-            where=where,
-            remedy=REMEDY,
+            "Spark needs Java {oldest_version} or newer, but there is none ({searched}); "
+            "install it: `{command}`",
+            oldest_version=OLDEST_JAVA,
+            searched=where,
+            command=REMEDY,
         )
     output = _version_output(executable)
     major = _major(output)
     if major is None or major < OLDEST_JAVA:
         found = f"Java {major}" if major else "a program without a version"
         raise MissingJavaError(
-            "Spark needs Java {oldest_java} or newer; found {found} at {executable} ({where}); install "
-            "a newer one: `{remedy}`{detail}",
-            oldest_java=OLDEST_JAVA,
+            "Spark needs Java {oldest_version} or newer; found {found} at {program} ({searched}); install "
+            "a newer one: `{command}`{further_remedy}",
+            oldest_version=OLDEST_JAVA,
             found=found,
-            executable=executable,
-            where=where,
-            remedy=REMEDY,
-            detail=", and point JAVA_HOME at it" if home else "",
+            program=executable,
+            searched=where,
+            command=REMEDY,
+            further_remedy=", and point JAVA_HOME at it" if home else "",
         )
     names = _ENCODING.search(output)
     return Java(executable=executable, major=major, names=names["encoding"] if names else None)

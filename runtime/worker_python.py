@@ -39,11 +39,11 @@ def check_worker_python(master: str, environment: Mapping[str, str] = os.environ
         return
     if fault := _fault(program, environment):
         raise SparkStartError(
-            "{pyspark_python} names {uri}, {fault}; unset it, or set it to {executable}",
-            pyspark_python=PYSPARK_PYTHON,
-            uri=Value.uri(program, quoted=True),
-            fault=fault,
-            executable=sys.executable,
+            "{variable} names {program}, {reason}; unset it, or set it to {expected_program}",
+            variable=PYSPARK_PYTHON,
+            program=Value.uri(program, quoted=True),
+            reason=fault,
+            expected_program=sys.executable,
         )
 
 

@@ -51,10 +51,10 @@ def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
     elif handle.project not in (None, NO_PROJECT):
         raise UnsupportedTableError(
             "{table} belongs to project {project!r}; adopt it from that project, or, if that project "
-            "no longer uses it, delete {table}/{sidecar_folder} and adopt it again",
+            "no longer uses it, delete {table}/{folder} and adopt it again",
             table=handle.store.uri,
             project=handle.project,
-            sidecar_folder=SIDECAR_FOLDER,
+            folder=SIDECAR_FOLDER,
         )
     check_writable(handle, handle.timeline(), handle.store.now_ms())
     _check_partition_paths(handle)
@@ -151,8 +151,8 @@ def _put_identity(store: ObjectStore, project: str) -> None:
     winner = read_identity(store) if outcome is PutOutcome.LOST else identity
     if winner is None or winner.project != project:
         raise StalePlanError(
-            "project {detail!r} has adopted {table} at the same moment; adopt it from that project",
-            detail=winner.project if winner else "?",
+            "project {project!r} has adopted {table} at the same moment; adopt it from that project",
+            project=winner.project if winner else "?",
             table=store.uri,
         )
 
@@ -169,12 +169,12 @@ def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
     for name, value in stored.items():
         if getattr(spec, name) != value:
             raise InvalidDataError(
-                "{table}: the table's {name} is {value!r}, but the spec declares {getattr!r}; declare "
+                "{table}: the table's {field} is {found}, but the spec declares {declared_value}; declare "
                 "the value of the table",
                 table=handle.store.uri,
-                name=name,
-                value=value,
-                getattr=getattr(spec, name),
+                field=name,
+                found=repr(value),
+                declared_value=repr(getattr(spec, name)),
             )
 
 
@@ -200,12 +200,12 @@ def _check_partition_paths(handle: TableHandle) -> None:
             continue
         if expected != partition:
             raise UnsupportedTableError(
-                "{table}: a row of partition {partition} would be written to {partition2}, so "
-                "{key_generator_class} does not name its folders by the values of {partition_by}; "
+                "{table}: a row of partition {partition} would be written to {expected_partition}, so "
+                "{key_generator} does not name its folders by the values of {columns}; "
                 "rewrite the table, partitioned by a column that contains the names of the folders",
                 table=handle.store.uri,
                 partition=Value.partition(partition),
-                partition2=Value.partition(expected),
-                key_generator_class=config.key_generator_class or "the table",
-                partition_by=[*config.partition_by],
+                expected_partition=Value.partition(expected),
+                key_generator=config.key_generator_class or "the table",
+                columns=config.partition_by,
             )

@@ -73,10 +73,10 @@ def unexpected_table_error(store: ObjectStore, *, plan_id: str | None) -> StaleP
         return _plan_used_error(store, applied.ref)
     owner = f" of project {identity.project}" if identity else ""
     return StalePlanError(
-        "{table}: no table was expected, but a table{owner}{detail} already exists; plan again",
+        "{table}: no table was expected, but a table{owner}{origin} already exists; plan again",
         table=store.uri,
         owner=owner,
-        detail=_origin_text(applied.ref) if applied else "",
+        origin=_origin_text(applied.ref) if applied else "",
     )
 
 
@@ -96,11 +96,11 @@ def _check_applied(
     table_id = identity.table_id if identity else None
     if requirements.table_id is not None and table_id != requirements.table_id:
         raise StalePlanError(
-            "{table}: the table id is {table_id}, but {table_id2} was expected: the table was "
+            "{table}: the table id is {table_id}, but {expected_table_id} was expected: the table was "
             "replaced; plan (or compile) again",
             table=store.uri,
             table_id=table_id,
-            table_id2=requirements.table_id,
+            expected_table_id=requirements.table_id,
         )
     if settings is not None:
         check_settings(settings, applied.ref.settings if applied else None, place=store.uri)
@@ -115,9 +115,9 @@ def _check_applied(
     if requirements.applied_number not in (None, number):
         difference = f"record {requirements.applied_number} was expected"
     raise StalePlanError(
-        "{table}: {state}, but {difference}; plan (or compile) again",
+        "{table}: {found}, but {difference}; plan (or compile) again",
         table=store.uri,
-        state=state,
+        found=state,
         difference=difference,
     )
 
@@ -125,9 +125,9 @@ def _check_applied(
 def _plan_used_error(store: ObjectStore, applied: AppliedRef) -> StalePlanError:
     """Return the error for a plan that was already used."""
     return StalePlanError(
-        "{table}: this plan has already been applied, as record {number}; plan again",
+        "{table}: this plan has already been applied, as record {record}; plan again",
         table=store.uri,
-        number=applied.number,
+        record=applied.number,
     )
 
 
@@ -142,20 +142,20 @@ def _check_format(store: ObjectStore, requirements: Requirements, raw: Mapping[s
     version = raw.get(_VERSION_KEY)
     if requirements.table_version is not None and version != str(requirements.table_version):
         raise StalePlanError(
-            "{table}: {version_key} is {version}, but {table_version} was expected: Hudi has upgraded "
+            "{table}: {property} is {found}, but {expected} was expected: Hudi has upgraded "
             "the table; downgrade it with Hudi, then plan again",
             table=store.uri,
-            version_key=_VERSION_KEY,
-            version=version,
-            table_version=requirements.table_version,
+            property=_VERSION_KEY,
+            found=version,
+            expected=requirements.table_version,
         )
     if requirements.no_metadata_table and (partitions := raw.get(_METADATA_KEY)):
         raise StalePlanError(
-            "{table}: {metadata_key} is {partitions}, but was empty: a Hudi writer has created a "
+            "{table}: {property} is {found}, but was empty: a Hudi writer has created a "
             "metadata table; write once with Hudi and hoodie.metadata.enable=false, then plan again",
             table=store.uri,
-            metadata_key=_METADATA_KEY,
-            partitions=partitions,
+            property=_METADATA_KEY,
+            found=partitions,
         )
 
 
@@ -164,10 +164,10 @@ def _check_no_clustering(store: ObjectStore) -> None:
     pending = [time for time in Timeline.load(store).pending_clusterings if read_claim(store, time)]
     if pending:
         raise StalePlanError(
-            "{table}: the clustering {min} is pending, but none was expected; wait until it ends, then "
+            "{table}: the clustering {instant} is pending, but none was expected; wait until it ends, then "
             "plan again",
             table=store.uri,
-            min=min(pending),
+            instant=min(pending),
         )
 
 
@@ -181,10 +181,10 @@ def _properties(store: ObjectStore) -> Mapping[str, str] | None:
 def _check_installed(requirements: Requirements) -> None:
     if requirements.minimum_parquetry and _numbers(VERSION) < _numbers(requirements.minimum_parquetry):
         raise StalePlanError(
-            "parquetry {minimum_parquetry} or newer is required, but {version} is installed; upgrade "
+            "parquetry {expected_version} or newer is required, but {found_version} is installed; upgrade "
             "parquetry",
-            minimum_parquetry=requirements.minimum_parquetry,
-            version=VERSION,
+            expected_version=requirements.minimum_parquetry,
+            found_version=VERSION,
         )
 
 

@@ -104,10 +104,10 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
         if number is not None:
             return ChangeResult(created=False, applied_number=number, instant=instant)
     raise ConflictError(
-        "{table}: other writers reverted the schema {retries} times before the spec could be recorded; "
+        "{table}: other writers reverted the schema {attempts} times before the spec could be recorded; "
         "apply again when fewer writers are active",
         table=store.uri,
-        retries=timing.retries + 1,
+        attempts=timing.retries + 1,
     )
 
 

@@ -140,10 +140,9 @@ class IncomingRows:
         rows = self._conformer(batch)
         if rows.column(0).null_count:
             raise InvalidDataError(
-                "{place}: {null_count} rows have no record key; drop them or give every part of the "
-                "key a value",
+                "{place}: {rows} rows have no record key; drop them or give every part of the key a value",
                 place=self._place,
-                null_count=rows.column(0).null_count,
+                rows=rows.column(0).null_count,
             )
         positions: RowPositions = rows.column(1).fill_null(NO_POSITION).to_numpy()
         known = positions[positions != NO_POSITION]

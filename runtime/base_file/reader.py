@@ -278,23 +278,23 @@ def reading(place: Field) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise StorageError(
-                "cannot read {place}: {strerror}; check the disk, then run again",
-                place=place,
-                strerror=error.strerror,
+                "cannot read {file}: {reason}; check the disk, then run again",
+                file=place,
+                reason=error.strerror,
             ) from error
         raise _corrupt(place, error) from error
 
 
 def _removed_error(place: Field) -> RetryWrite:
-    return RetryWrite("{place} was removed by a clean while it was read", place=place)
+    return RetryWrite("{file} was removed by a clean while it was read", file=place)
 
 
 def _corrupt(place: Field, error: Exception) -> CorruptTableError:
     reason = str(error).splitlines()[0].rstrip(".")
     return CorruptTableError(
-        "{place} is not a whole parquet file ({reason}); restore the table to a savepoint before it "
+        "{file} is not a whole parquet file ({reason}); restore the table to a savepoint before it "
         "was written, or put the file back from a backup",
-        place=place,
+        file=place,
         reason=quoted_library_text(reason),
     )
 

@@ -105,9 +105,9 @@ def _merged(
             _merge_group(context, reader, group, incoming, merger=merger, writer=writer)
         if incoming.has_rows_below(NO_POSITION):
             raise CorruptTableError(
-                "{place} has {rows} rows, but the write changes a row after them: another file has "
+                "{file} has {rows} rows, but the write changes a row after them: another file has "
                 "replaced it; restore the file from a backup, or the table to a savepoint",
-                place=reader.place,
+                file=reader.place,
                 rows=reader.rows,
             )
         for rows in merger.inserted(incoming, reader.schema):

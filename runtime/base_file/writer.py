@@ -294,8 +294,8 @@ class BaseFileWriter:
             return self._encoder.encode(rows)
         except pa.ArrowInvalid as error:
             raise InvalidDataError(
-                "{uri}: {reason}; supply a value in every row, or declare the column nullable",
-                uri=Value.uri(f"{self._context.store.uri}/{self.name.path}"),
+                "{file}: {reason}; supply a value in every row, or declare the column nullable",
+                file=Value.uri(f"{self._context.store.uri}/{self.name.path}"),
                 reason=quoted_library_text(str(error)),
             ) from error
 

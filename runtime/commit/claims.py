@@ -25,6 +25,7 @@ from parquetry.runtime.errors import (
     NotFoundError,
     UnsupportedTableError,
 )
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
@@ -73,10 +74,10 @@ class Claim:
             return from_json_value(cls, parsed_json(content), place="claim")
         except (ValueError, InvalidDataError) as error:
             raise CorruptTableError(
-                "{uri}: the file does not contain a claim of a writer ({error!r}); if no parquetry "
+                "{uri}: the file does not contain a claim of a writer ({reason}); if no parquetry "
                 "writes to this table, remove the file",
                 uri=uri,
-                error=message_of(error),
+                reason=quoted_library_text(repr(error), kind=type(error).__name__),
             ) from error
 
 
@@ -144,11 +145,11 @@ def _reached_instant(store: ObjectStore, after: str | None, zone: Timezone, timi
             return instant
         if ahead_ms > timing.clock_skew_seconds * 1000:
             raise UnsupportedTableError(
-                "{table}: instant {after} lies {ahead_ms:.0f} s ahead of the store's clock; correct "
+                "{table}: instant {instant} lies {ahead_seconds:.0f} s ahead of the store's clock; correct "
                 "the clocks of the writers, and wait until that time has passed",
                 table=store.uri,
-                after=after,
-                ahead_ms=ahead_ms / 1000,
+                instant=after,
+                ahead_seconds=ahead_ms / 1000,
             )
         timing.sleep(ahead_ms / 1000)
 
@@ -260,7 +261,7 @@ def _delete(store: ObjectStore, path: str) -> tuple[Message, ...]:
         store.delete(path)
     except LATE_FAILURES as error:
         _LOG.warning("%s/%s is left behind for the next clean: %s", store.uri, path, error)
-        return (Message("{path} is left behind: {reason}", path=path, reason=message_of(error)),)
+        return (Message("{file} is left behind: {reason}", file=path, reason=message_of(error)),)
     return ()
 
 

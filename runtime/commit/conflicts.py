@@ -184,9 +184,9 @@ def _retry_reason(
     if common := mine.touched & theirs.touched:
         partition, file_id = min(common)
         return Message(
-            "{who} has changed file group {file_id} of partition {partition}",
-            who=who,
-            file_id=file_id,
+            "{write} has changed file group {file_group} of partition {partition}",
+            write=who,
+            file_group=file_id,
             partition=Value.partition(partition),
         )
     if theirs.overwrites_table or not mine.partitions.isdisjoint(theirs.overwritten):

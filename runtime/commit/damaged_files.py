@@ -105,7 +105,7 @@ def damage_warnings(
 ) -> tuple[Text, ...]:
     """Return one warning per damaged file, with at most ten files named."""
     found = damaged_files(handle) if found is None else found
-    texts: list[Text] = [_damage_message(handle.store.uri, file) for file in found[:_NAMED]]
+    texts = [_damage_message(handle.store.uri, file) for file in found[:_NAMED]]
     if len(found) > _NAMED:
         texts.append(
             Message(
@@ -113,7 +113,7 @@ def damage_warnings(
                 count=len(found) - _NAMED,
             )
         )
-    return tuple(Message("{text}; {remedy}", text=text, remedy=remedy(handle)) for text in texts)
+    return tuple(joined("; ", (text, remedy(handle))) for text in texts)
 
 
 def remedy(handle: TableHandle) -> Message:
@@ -352,8 +352,8 @@ def _damage_message(uri: str, file: DamagedFile) -> Message:
         if file.older is not None:
             effect = f"reads use its older version of {file.older} instead"
         return Message(
-            "{file_uri}, a file of {instant}, is missing: {effect}",
-            file_uri=file_uri,
+            "{file}, a file of {instant}, is missing: {effect}",
+            file=file_uri,
             instant=file.instant,
             effect=effect,
         )
@@ -361,8 +361,8 @@ def _damage_message(uri: str, file: DamagedFile) -> Message:
     if file.written_bytes is not None:
         written = f"{file.instant} wrote {file.written_bytes:,}"
     return Message(
-        "{file_uri} has {size_bytes:,} bytes, but {written}",
-        file_uri=file_uri,
-        size_bytes=file.size_bytes,
-        written=written,
+        "{file} has {found_bytes:,} bytes, but {expected}",
+        file=file_uri,
+        found_bytes=file.size_bytes,
+        expected=written,
     )

@@ -209,12 +209,12 @@ class TableLock:
             limit_seconds = timing.foreign_lock_seconds if held.owner is None else timing.live_lock_seconds
             if now_ms - observed_since_ms > limit_seconds * 1000:
                 raise LockHeldError(
-                    "{uri}/{path} has been held by {holder} for {limit_seconds:.0f} s; try again, or, "
+                    "{table}/{path} has been held by {holder} for {held_seconds:.0f} s; try again, or, "
                     "if that program has ended, release the lock with {command}",
-                    uri=self._store.uri,
+                    table=self._store.uri,
                     path=self._path,
                     holder=held.holder,
-                    limit_seconds=limit_seconds,
+                    held_seconds=limit_seconds,
                     command=command("unlock", "TABLE"),
                 )
             self._session.heartbeat.ensure()

@@ -141,10 +141,10 @@ def run_write(
             )
         if attempt >= timing.retries:
             raise ConflictError(
-                "{table}: the write conflicted with other writers {attempt} times; the last time "
+                "{table}: the write conflicted with other writers {attempts} times; the last time "
                 "because {reason}; run it again when fewer writers change the same files",
                 table=table.store.uri,
-                attempt=attempt + 1,
+                attempts=attempt + 1,
                 reason=conflict.reason,
             )
     raise AssertionError

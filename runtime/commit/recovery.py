@@ -167,12 +167,12 @@ def foreign_clustering_conflict(groups: Collection[tuple[str, str]], timeline: T
     for group, time in timeline.reload().groups_in_pending_clustering.items():
         if group in groups and time in unclaimed:
             return Message(
-                "file group {group} of partition {partition} is reserved for the pending clustering "
-                "{time} of another program; let Hudi execute it, or roll it back with {rollback}",
-                group=group[1],
+                "file group {file_group} of partition {partition} is reserved for the pending clustering "
+                "{clustering} of another program; let Hudi execute it, or roll it back with {command}",
+                file_group=group[1],
                 partition=Value.partition(group[0]),
-                time=time,
-                rollback=_rollback(time),
+                clustering=time,
+                command=_rollback(time),
             )
     return None
 
@@ -213,10 +213,10 @@ def _raise_if_abandoned(timeline: Timeline, foreign: tuple[Instant, ...], timing
         if beat is None or store.now_ms() - beat.modified_ms > longest_ms:
             raise ConflictError(
                 "{table}: another program began the write {instant} and shows no sign of life; if it "
-                "has ended, roll the write back with {rollback}",
+                "has ended, roll the write back with {command}",
                 table=store.uri,
                 instant=instant.time,
-                rollback=_rollback(instant.time),
+                command=_rollback(instant.time),
             )
 
 
@@ -226,7 +226,7 @@ def _blocked_error(timeline: Timeline, instant: Instant) -> ConflictError:
     if instant.action is Action.ROLLBACK:
         victim = timeline.rollback_plan(instant.time).instant.time
         remedy = Message(
-            "if that program has ended, finish the rollback with {rollback}", rollback=_rollback(victim)
+            "if that program has ended, finish the rollback with {command}", command=_rollback(victim)
         )
     return ConflictError(
         "{table}: another program's {action} {instant} is in progress; try again, or {remedy}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from parquetry.message import message
 from parquetry.runtime.commit.abandoned_buckets import is_abandoned
 from parquetry.runtime.commit.claims import Claim, Session, is_alive, open_session, read_claim
 from parquetry.runtime.commit.conflicts import WriteEffects, effects_of_commit, find_conflict
@@ -274,7 +275,7 @@ class Transaction:
             theirs = effects_of_commit(completed.time, metadata, inserted_keys=keys)
             conflict = find_conflict(mine, theirs, footprint=footprint, schema_before=None)
             if conflict is not None:
-                raise RetryWrite("{reason}", reason=conflict.reason)
+                raise RetryWrite(message(conflict.reason))
             changed.update(file_id for _, file_id in theirs.touched)
         return changed
 
@@ -365,12 +366,12 @@ def checked_record(metadata: CommitMetadata, *, uri: str) -> bytes:
     if len(content) > MOST_RECORD_BYTES:
         files = sum(map(len, metadata.stats.values()))
         raise InvalidDataError(
-            "{uri}: the commit of {files:,} files would have {content:,} bytes, but readers accept at "
-            "most {most_record_bytes:,}; write the rows in several parts, or into fewer partitions and "
+            "{table}: the commit of {files:,} files would have {found_bytes:,} bytes, but readers accept at "
+            "most {limit_bytes:,}; write the rows in several parts, or into fewer partitions and "
             "files; in a clustering, lower max_groups",
-            uri=uri,
+            table=uri,
             files=files,
-            content=len(content),
-            most_record_bytes=MOST_RECORD_BYTES,
+            found_bytes=len(content),
+            limit_bytes=MOST_RECORD_BYTES,
         )
     return content

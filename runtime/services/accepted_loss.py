@@ -76,8 +76,8 @@ def accept_loss(
         damaged = damaged_files(table)
         if unapproved := [file.path for file in damaged if paths is not None and file.path not in paths]:
             raise StalePlanError(
-                "{uri} is lost too, but its loss was not approved; check again what is lost",
-                uri=Value.uri(f"{table.store.uri}/{unapproved[0]}"),
+                "{file} is lost too, but its loss was not approved; check again what is lost",
+                file=Value.uri(f"{table.store.uri}/{unapproved[0]}"),
             )
         if not damaged:
             return None

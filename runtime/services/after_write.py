@@ -60,5 +60,5 @@ def _attempt(
     except LATE_FAILURES as error:
         reason = masked_message(message_of(error), table.spec, location=table.store.uri)
         _LOG.warning("the %s after the write failed; the commit is not affected: %s", name, reason)
-        warnings.append(Message("{name}: {reason}", name=name, reason=reason))
+        warnings.append(Message("{service}: {reason}", service=name, reason=reason))
         return None

@@ -98,10 +98,10 @@ def check_no_writes(timeline: Timeline) -> None:
     for pending in timeline.pending_writes:
         if pending.time not in timeline.pending_clusterings or pending.state is State.INFLIGHT:
             raise ConflictError(
-                "{table}: the write {pending} is unfinished and may need old versions of files; run "
+                "{table}: the write {instant} is unfinished and may need old versions of files; run "
                 "again when it has ended",
                 table=timeline.store.uri,
-                pending=pending.time,
+                instant=pending.time,
             )
 
 
@@ -221,10 +221,10 @@ def check_no_foreign_clean(timeline: Timeline, time: str) -> None:
         if retained is None or time < retained:
             raise ConflictError(
                 "{table}: another program is executing the clean {clean}, which may delete files of "
-                "{time}; try again when it has ended",
+                "{instant}; try again when it has ended",
                 table=timeline.store.uri,
                 clean=clean.time,
-                time=time,
+                instant=time,
             )
 
 

@@ -32,7 +32,7 @@ def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> Given
         InvalidDataError: If the file is neither CSV nor Parquet, lacks a column, has another one, or has more
             than ``most_rows`` rows.
     """
-    uri = Value.uri(str(path))
+    source = Value.uri(str(path))
     try:
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
@@ -42,9 +42,9 @@ def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> Given
         if not columns or sorted(names) != sorted(columns):
             expected = ", ".join(record_key) or RECORD_KEY
             raise InvalidDataError(
-                "{uri} has the columns {names}, but must have exactly {expected}",
-                uri=uri,
-                names=[*names],
+                "{file} has the columns {found}, but must have exactly {expected}",
+                file=source,
+                found=names,
                 expected=expected,
             )
         order = [names.index(name) for name in columns]
@@ -52,26 +52,26 @@ def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> Given
         for number, row in enumerate(rows, 1):
             if number > most_rows:
                 raise InvalidDataError(
-                    "{uri} has more than {most_rows:,} keys; split it, and purge them in parts",
-                    uri=uri,
-                    most_rows=most_rows,
+                    "{file} has more than {limit:,} keys; split it, and purge them in parts",
+                    file=source,
+                    limit=most_rows,
                 )
             if len(row) != len(names):
                 raise InvalidDataError(
-                    "{uri}: key {number} has {row} cells; {remedy}",
-                    uri=uri,
+                    "{file}: key {number} has {cells} cells; {remedy}",
+                    file=source,
                     number=number,
-                    row=len(row),
+                    cells=len(row),
                     remedy=_REMEDY,
                 )
             keys.append(tuple(row[index] for index in order))
     except OSError as error:
         raise InvalidDataError(
-            "{uri} cannot be read: {strerror}", uri=uri, strerror=error.strerror or _REMEDY
+            "{file} cannot be read: {reason}", file=source, reason=error.strerror or _REMEDY
         ) from error
     except (StopIteration, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
         raise InvalidDataError(
-            "{uri} does not contain a list of keys; {remedy}", uri=uri, remedy=_REMEDY
+            "{file} does not contain a list of keys; {remedy}", file=source, remedy=_REMEDY
         ) from error
     return GivenKeys(columns=columns, rows=tuple(keys))
 

@@ -90,17 +90,17 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
     uri = table.store.uri
     if savepoint not in timeline.savepoints:
         raise InvalidDataError(
-            "{uri}: there is no savepoint of {savepoint}; the savepoints are {savepoints}",
-            uri=uri,
+            "{table}: there is no savepoint of {savepoint}; the savepoints are {savepoints}",
+            table=uri,
             savepoint=savepoint,
-            savepoints=", ".join(timeline.savepoints) or "none",
+            savepoints=timeline.savepoints or None,
         )
     later = [time for time in timeline.savepoints if time > savepoint]
     if later:
         raise InvalidDataError(
-            "{uri}: the later savepoint {later} would be rolled back; delete it first with {command}",
-            uri=uri,
-            later=later[-1],
+            "{table}: the later savepoint {savepoint} would be rolled back; delete it first with {command}",
+            table=uri,
+            savepoint=later[-1],
             command=command("service", "savepoint", table.name, "--delete", later[-1]),
         )
     view = table.view(timeline)
@@ -110,12 +110,12 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
         missing += [f"{partition}/{name}" for name in sorted(set(names) - present)]
     if missing:
         raise InvalidDataError(
-            "{uri}: {file} of the savepoint {savepoint} is missing; {refused}; {refused2}",
-            uri=uri,
+            "{table}: {file} of the savepoint {savepoint} is missing; {outcome}; {remedy}",
+            table=uri,
             file=Value.file(missing[-1]),
             savepoint=savepoint,
-            refused=_REFUSED[0],
-            refused2=_REFUSED[1],
+            outcome=_REFUSED[0],
+            remedy=_REFUSED[1],
         )
     raise_if_damaged(table, damaged_as_of(view, savepoint), *_REFUSED)
 

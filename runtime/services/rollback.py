@@ -73,43 +73,43 @@ def _rollback_target(store: ObjectStore, timeline: Timeline, time: str, timing: 
     victim = timeline.write_at(time)
     if victim is None:
         raise InvalidDataError(
-            "{table}: there is no write {time} on the active timeline; see {command}",
+            "{table}: there is no write {instant} on the active timeline; see {command}",
             table=store.uri,
-            time=time,
+            instant=time,
             command=command("timeline", "TABLE"),
         )
     if time in timeline.savepoints:
         raise InvalidDataError(
-            "{table}: {time} is savepointed; delete that savepoint before rolling the write back",
+            "{table}: {instant} is savepointed; delete that savepoint before rolling the write back",
             table=store.uri,
-            time=time,
+            instant=time,
         )
     if victim.is_completed:
         later = [i.time for i in (*timeline.completed_writes, *timeline.pending_writes) if i.time > time]
         if later:
             raise InvalidDataError(
-                "{table}: {later} was written after {time}; roll the later writes back first, or "
+                "{table}: {later_instant} was written after {instant}; roll the later writes back first, or "
                 "restore a savepoint",
                 table=store.uri,
-                later=later[0],
-                time=time,
+                later_instant=later[0],
+                instant=time,
             )
         if len(timeline.completed_writes) == 1:
             raise InvalidDataError(
-                "{table}: {time} is the only completed write of the table; without it, the table would "
+                "{table}: {instant} is the only completed write of the table; without it, the table would "
                 "have no schema, and readers would see files of unfinished writes; delete its rows "
                 "with a new write",
                 table=store.uri,
-                time=time,
+                instant=time,
             )
         return victim
     claim = read_claim(store, time)
     if claim is not None and is_alive(store, claim, timing):
         raise ConflictError(
-            "{table}: {owner} is still writing {time}; stop that process first",
+            "{table}: {owner} is still writing {instant}; stop that process first",
             table=store.uri,
             owner=str(claim.owner),
-            time=time,
+            instant=time,
         )
     return victim
 
@@ -139,11 +139,11 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
     if lost := view.missing_slices(uncovered, before):
         partition, file_id = lost[0]
         raise InvalidDataError(
-            "{uri}: {victim} cannot be rolled back: the previous version of {file} was cleaned or "
+            "{table}: {instant} cannot be rolled back: the previous version of {file_group} was cleaned or "
             "deleted, so rows would be lost; {remedy}",
-            uri=uri,
-            victim=victim.time,
-            file=Value.file(f"{partition}/{file_id}"),
+            table=uri,
+            instant=victim.time,
+            file_group=Value.file(f"{partition}/{file_id}"),
             remedy=_REMEDY,
         )
     partitions = {partition for partition, _ in uncovered}

@@ -109,10 +109,10 @@ def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAU
     with locked_session(table, timeline, purpose="savepoint", timing=timing):
         if not timeline.reload().contains(instant, Action.SAVEPOINT):
             raise InvalidDataError(
-                "{table}: there is no savepoint of {instant}; the savepoints are {savepoints}",
+                "{table}: there is no savepoint of {savepoint}; the savepoints are {savepoints}",
                 table=store.uri,
-                instant=instant,
-                savepoints=", ".join(timeline.savepoints) or "none",
+                savepoint=instant,
+                savepoints=timeline.savepoints or None,
             )
         delete_state_files(table, instant)
 
@@ -130,13 +130,14 @@ def _protectable_write(table: TableHandle, timeline: Timeline, instant: str | No
     """Return the time of the write to protect; raise an error if it cannot be protected completely."""
     uri = table.store.uri
     if not timeline.completed_writes:
-        raise InvalidDataError("{uri}: the table has no commit yet; write to it first", uri=uri)
+        raise InvalidDataError("{table}: the table has no commit yet; write to it first", table=uri)
     time = instant or timeline.last_before_pending() or timeline.completed_writes[-1].time
     if not timeline.is_completed(time):
         raise InvalidDataError(
-            "{uri}: there is no completed write {time} on the active timeline; see its writes with {command}",
-            uri=uri,
-            time=time,
+            "{table}: there is no completed write {instant} on the active timeline; "
+            "see its writes with {command}",
+            table=uri,
+            instant=time,
             command=command("timeline", table.name),
         )
     if time in timeline.savepoints:
@@ -145,24 +146,25 @@ def _protectable_write(table: TableHandle, timeline: Timeline, instant: str | No
     if earliest is not None and time < min(earliest, newest):
         whole = next((write.time for write in timeline.completed_writes if write.time >= earliest), newest)
         raise InvalidDataError(
-            "{uri}: {time} cannot be savepointed, as versions before {whole} were cleaned; choose "
-            "{whole} or a later write",
-            uri=uri,
-            time=time,
-            whole=whole,
+            "{table}: {instant} cannot be savepointed, as versions before {earliest_instant} were cleaned; "
+            "choose {earliest_instant} or a later write",
+            table=uri,
+            instant=time,
+            earliest_instant=whole,
         )
     for pending in timeline.pending_writes:
         if pending.time < time and not _is_own_clustering(timeline, pending.time):
             before = [write.time for write in timeline.completed_writes if write.time < pending.time]
             older = f"or choose {before[-1]}" if before else "or, if its program has ended, roll it back"
             raise ConflictError(
-                "{uri}: {time} cannot be savepointed while the older write {pending} is unfinished, "
+                "{table}: {instant} cannot be savepointed while the older write {pending_instant} is "
+                "unfinished, "
                 "because it would not protect the rows of that write; try again when that write has "
-                "ended, {older}",
-                uri=uri,
-                time=time,
-                pending=pending.time,
-                older=older,
+                "ended, {remedy}",
+                table=uri,
+                instant=time,
+                pending_instant=pending.time,
+                remedy=older,
             )
     check_no_foreign_clean(timeline, time)
     return time
@@ -196,11 +198,11 @@ def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str,
         partition, file_id = lost[0]
         more = f" and {len(lost) - 1:,} more of its files were" if len(lost) > 1 else " was"
         raise InvalidDataError(
-            "{table}: {refused}, as {file}{more} cleaned or deleted; choose a later write",
+            "{table}: {outcome}, as {file_group}{others} cleaned or deleted; choose a later write",
             table=table.store.uri,
-            refused=refused,
-            file=Value.file(f"{partition}/{file_id}"),
-            more=more,
+            outcome=refused,
+            file_group=Value.file(f"{partition}/{file_id}"),
+            others=more,
         )
     advice = remedy(table) if is_newest else "restore the file from a copy, or choose a later write"
     raise_if_damaged(table, damaged_as_of(view, time), refused, advice)

@@ -133,9 +133,9 @@ def decide(
     by_path = {each.file.path: each.file for each in judged}
     if unknown := [path for path in paths if path not in by_path]:
         raise InvalidDataError(
-            "source {source} has no file {uri}; see {command}",
+            "source {source} has no file {file}; see {command}",
             source=source.name,
-            uri=Value.uri(unknown[0]),
+            file=Value.uri(unknown[0]),
             command=command("source", "list", f"{handle.name}.{source.name}", "-v"),
         )
     return _record(handle, source.name, kind, [by_path[path] for path in sorted(set(paths))])
@@ -152,16 +152,16 @@ def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision
     known = _known(handle, source)
     if unknown := [path for path in paths if path not in known]:
         raise InvalidDataError(
-            "source {source} has not ingested the file {uri}; see {command}",
+            "source {source} has not ingested the file {file}; see {command}",
             source=source,
-            uri=Value.uri(unknown[0]),
+            file=Value.uri(unknown[0]),
             command=command("source", "list", f"{handle.name}.{source}", "-v"),
         )
     chosen = sorted(set(paths) or known)
     was_read = source in ledger.newest_readings(_entries(handle))
     if not (chosen or was_read):
         raise InvalidDataError(
-            "source {source} of {handle} has ingested no files", source=source, handle=handle.name
+            "source {source} of {table} has ingested no files", source=source, table=handle.name
         )
     files = [known[path] for path in chosen]
     return _record(handle, source, EntryKind.ACCEPTED, files, reading="" if was_read else None)
@@ -180,8 +180,8 @@ def copy_known_files(handle: TableHandle, source: str, other: TableHandle, *, of
     reading = readings.get(of or source, ("", ""))[0]
     if not (known or reading):
         raise InvalidDataError(
-            "{other} has ingested no files{preposition}{source}",
-            other=other.name,
+            "{table} has ingested no files{preposition}{source}",
+            table=other.name,
             preposition=" from " if of else "",
             source=of or "",
         )

@@ -137,10 +137,10 @@ def _check_schema(handle: TableHandle, timeline: Timeline) -> None:
     newest = timeline.completed_writes[-1]
     if timeline.commit_metadata(newest.time).extra.get(_LATEST_INTERNAL_SCHEMA):
         raise UnsupportedTableError(
-            "{table}: the commit {newest} has a schema history (hoodie.schema.on.read.enable), which a "
+            "{table}: the commit {instant} has a schema history (hoodie.schema.on.read.enable), which a "
             "write without it would cut off; rewrite the table without that setting",
             table=handle.store.uri,
-            newest=newest.time,
+            instant=newest.time,
         )
 
 
@@ -151,11 +151,11 @@ def _future_instant(handle: TableHandle, timeline: Timeline, ahead: int) -> Mess
         else "correct the clock of this machine, or wait until then"
     )
     return Message(
-        "{table}: the newest instant {last_instant} is {ahead:.0f} s ahead of the clock (time zone of "
+        "{table}: the newest instant {instant} is {ahead_seconds:.0f} s ahead of the clock (time zone of "
         "the table: {timezone}), so readers would not see rows that are written now; {remedy}",
         table=handle.store.uri,
-        last_instant=timeline.last_instant,
-        ahead=ahead / 1000,
+        instant=timeline.last_instant,
+        ahead_seconds=ahead / 1000,
         timezone=handle.config.timezone,
         remedy=remedy,
     )

@@ -23,25 +23,25 @@ def check_readable(store: ObjectStore, config: TableConfig) -> None:
         raise UnsupportedTableError(_other_version(store, config))
     if config.table_type != COPY_ON_WRITE:
         raise UnsupportedTableError(
-            "{table}: hoodie.table.type={table_type}; only {copy_on_write} is supported: write it into "
+            "{table}: hoodie.table.type={found}; only {expected} is supported: write it into "
             "a new copy-on-write table with Hudi",
             table=store.uri,
-            table_type=config.table_type,
-            copy_on_write=COPY_ON_WRITE,
+            found=config.table_type,
+            expected=COPY_ON_WRITE,
         )
     if config.bootstrap_base_path is not None:
         raise UnsupportedTableError(
-            "{table}: bootstrapped from {bootstrap_base_path} (hoodie.bootstrap.base.path), so some "
+            "{table}: bootstrapped from {location} (hoodie.bootstrap.base.path), so some "
             "rows are outside the table; write it into a new table with Hudi",
             table=store.uri,
-            bootstrap_base_path=config.bootstrap_base_path,
+            location=config.bootstrap_base_path,
         )
     if config.base_file_format != "PARQUET":
         raise UnsupportedTableError(
-            "{table}: hoodie.table.base.file.format={base_file_format}; only PARQUET is supported: "
+            "{table}: hoodie.table.base.file.format={found}; only PARQUET is supported: "
             "write it into a new table with Hudi",
             table=store.uri,
-            base_file_format=config.base_file_format,
+            found=config.base_file_format,
         )
 
 
@@ -49,23 +49,23 @@ def _other_version(store: ObjectStore, config: TableConfig) -> Message:
     prefix = f"{store.uri}: table version {config.version}, timeline layout {config.layout}"
     if config.version < TABLE_VERSION:
         return Message(
-            "{prefix}; only version {table_version} is supported: upgrade it by a write with Hudi "
-            "0.15, or 1.x with hoodie.write.table.version={table_version}",
-            prefix=prefix,
-            table_version=TABLE_VERSION,
+            "{found}; only version {supported_version} is supported: upgrade it by a write with Hudi "
+            "0.15, or 1.x with hoodie.write.table.version={supported_version}",
+            found=prefix,
+            supported_version=TABLE_VERSION,
         )
     newest = _newest_of_layout_2(store)
     upgraded = f" (newest completed instant there: {newest})" if newest else ""
     return Message(
-        "{prefix}; a Hudi 1.x writer has upgraded it{upgraded}. Downgrade it with Hudi's own CALL "
-        "downgrade_table(table => '{config}', to_version => 'SIX') and CALL "
-        "delete_metadata_table(table => '{config}'), and give every Hudi writer "
-        "hoodie.write.table.version={table_version}, hoodie.write.auto.upgrade=false and "
+        "{found}; a Hudi 1.x writer has upgraded it{newest}. Downgrade it with Hudi's own CALL "
+        "downgrade_table(table => '{name}', to_version => 'SIX') and CALL "
+        "delete_metadata_table(table => '{name}'), and give every Hudi writer "
+        "hoodie.write.table.version={supported_version}, hoodie.write.auto.upgrade=false and "
         "hoodie.metadata.enable=false",
-        prefix=prefix,
-        upgraded=upgraded,
-        config=config.name,
-        table_version=TABLE_VERSION,
+        found=prefix,
+        newest=upgraded,
+        name=config.name,
+        supported_version=TABLE_VERSION,
     )
 
 

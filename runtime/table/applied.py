@@ -79,9 +79,9 @@ class OwnershipConflict:
         if self.remedy is not None:
             return self.remedy
         return Message(
-            "give the table another location, or remove {file}, {adopting} and restore from it what you want",
+            "give the table another location, or remove {file}, {command} and restore from it what you want",
             file=file,
-            adopting=run("adopt", "LOCATION"),
+            command=run("adopt", "LOCATION"),
         )
 
 
@@ -199,19 +199,19 @@ def check_declared_spec(
         return
     if applied is None or spec is None:
         raise StalePlanError(
-            "{drift_code} {location}: no spec is applied to the table; run {command} and apply it",
-            drift_code=DRIFT_CODE,
+            "{code} {location}: no spec is applied to the table; run {command} and apply it",
+            code=DRIFT_CODE,
             location=location,
             command=command("plan"),
         )
     if rules_digest(spec) != owner.rules:
         raise StalePlanError(
-            "{drift_code} {location}: the applied record {number} differs from the spec that the "
+            "{code} {location}: the applied record {record} differs from the spec that the "
             "project declared when this command started; if it was applied meanwhile, run again, else "
             "run {command} and apply it, or find out who wrote the record",
-            drift_code=DRIFT_CODE,
+            code=DRIFT_CODE,
             location=location,
-            number=applied.number,
+            record=applied.number,
             command=command("plan"),
         )
 
@@ -271,11 +271,11 @@ def check_owner(
     conflict = None if owner is None else ownership_conflict(owner, project=project, applied=applied)
     if conflict is not None:
         raise ForeignTableError(
-            "{code} the table at {location} {reason}; {remedy_for}",
+            "{code} the table at {location} {reason}; {remedy}",
             code=conflict.code,
             location=location,
             reason=conflict.reason,
-            remedy_for=conflict.remedy_for(),
+            remedy=conflict.remedy_for(),
         )
 
 
@@ -446,10 +446,10 @@ def write_applied(
     if winner_key == (digest, plan_id, forgotten, target, settings):
         return winner
     raise StalePlanError(
-        "{table}: record {number} was applied by another user or process (plan {plan_id}, commit "
+        "{table}: record {record} was applied by another user or process (plan {plan_id}, commit "
         "{git_commit}); plan again",
         table=store.uri,
-        number=number,
+        record=number,
         plan_id=winner.plan_id,
         git_commit=winner.git_commit,
     )
@@ -508,7 +508,7 @@ def _spec(value: Any, location: str, *, remedy: Text) -> tuple[TableSpec, str]:
         return _read_spec(json.dumps(value))
     except InvalidDataError as error:
         raise CorruptTableError(
-            "{location}: {error}; {remedy}", location=location, error=message_of(error), remedy=remedy
+            "{location}: {reason}; {remedy}", location=location, reason=message_of(error), remedy=remedy
         ) from error
 
 
@@ -581,16 +581,19 @@ class _Fields:
         if value is None or type(value) is kind:
             return value
         raise CorruptTableError(
-            "{location}: {name!r} is {value!r:.60}; {remedy}",
+            "{location}: {field!r} is {found:.60}; {remedy}",
             location=self.location,
-            name=name,
-            value=value,
+            field=name,
+            found=repr(value),
             remedy=self.remedy,
         )
 
     def missing(self, name: str) -> CorruptTableError:
         return CorruptTableError(
-            "{location}: {name!r} is missing; {remedy}", location=self.location, name=name, remedy=self.remedy
+            "{location}: {field!r} is missing; {remedy}",
+            location=self.location,
+            field=name,
+            remedy=self.remedy,
         )
 
 
@@ -599,13 +602,13 @@ def _load(content: bytes, location: str) -> Mapping[str, Any]:
     format_version = document.get("format", RECORD_FORMAT)
     if not isinstance(format_version, int) or format_version > RECORD_FORMAT:
         raise UnsupportedTableError(
-            "{location}: written by parquetry {get} in format {format_version}; the installed "
-            "parquetry {version} reads formats up to {record_format}; upgrade parquetry",
+            "{location}: written by parquetry {writer_version} in format {found_format}; the installed "
+            "parquetry {version} reads formats up to {newest_format}; upgrade parquetry",
             location=location,
-            get=document.get("parquetry", "of a later version"),
-            format_version=format_version,
+            writer_version=document.get("parquetry", "of a later version"),
+            found_format=format_version,
             version=VERSION,
-            record_format=RECORD_FORMAT,
+            newest_format=RECORD_FORMAT,
         )
     return document
 

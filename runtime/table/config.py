@@ -111,10 +111,10 @@ def _required(raw: Mapping[str, str], key: str, location: str) -> str:
     value = raw.get(key)
     if not value:
         raise CorruptTableError(
-            "{location}/{properties_path}: {key} is missing; restore the file from a copy",
-            location=location,
-            properties_path=PROPERTIES_PATH,
-            key=key,
+            "{table}/{file}: {property} is missing; restore the file from a copy",
+            table=location,
+            file=PROPERTIES_PATH,
+            property=key,
         )
     return value
 
@@ -123,11 +123,11 @@ def _number(raw: Mapping[str, str], key: str, default: int, location: str) -> in
     value = raw.get(key, str(default)).strip()
     if not (value.isascii() and value.isdigit()):
         raise CorruptTableError(
-            "{location}/{properties_path}: {key}={value} is not a number; restore the file from a copy",
-            location=location,
-            properties_path=PROPERTIES_PATH,
-            key=key,
-            value=value,
+            "{table}/{file}: {property}={found} is not a number; restore the file from a copy",
+            table=location,
+            file=PROPERTIES_PATH,
+            property=key,
+            found=value,
         )
     return int(value)
 
@@ -136,11 +136,10 @@ def _timezone(raw: Mapping[str, str], location: str) -> Timezone:
     value = raw.get(TIMEZONE_KEY, Timezone.LOCAL).strip().upper()
     if value not in list(Timezone):
         raise CorruptTableError(
-            "{location}/{properties_path}: {timezone_key}={value} is neither UTC nor LOCAL; restore "
-            "the file from a copy",
-            location=location,
-            properties_path=PROPERTIES_PATH,
-            timezone_key=TIMEZONE_KEY,
-            value=value,
+            "{table}/{file}: {property}={found} is neither UTC nor LOCAL; restore the file from a copy",
+            table=location,
+            file=PROPERTIES_PATH,
+            property=TIMEZONE_KEY,
+            found=value,
         )
     return Timezone(value)

@@ -97,10 +97,11 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
     check_faults(identity, None)
     if identity.project != project:
         raise StalePlanError(
-            "{table}: the table belongs to project {project!r}, not {project2!r}; choose another location",
+            "{table}: the table belongs to project {project!r}, not {expected_project!r}; "
+            "choose another location",
             table=store.uri,
             project=identity.project,
-            project2=project,
+            expected_project=project,
         )
     if identity.spec is None or identity.spec.to_json() != spec.to_json():
         raise StalePlanError(
@@ -167,8 +168,8 @@ def check_new_spec(spec: TableSpec) -> None:
     """Raise InvalidDataError, naming the invalid part, if no table may be created from the spec."""
     if not _NAME.fullmatch(spec.name):
         raise InvalidDataError(
-            "table name {spec!r}: use ASCII letters, digits, '_', '-' and '.', which every reader accepts",
-            spec=spec.name,
+            "table name {name!r}: use ASCII letters, digits, '_', '-' and '.', which every reader accepts",
+            name=spec.name,
         )
     check_new_columns(spec.columns)
     check_spec(spec)
@@ -181,7 +182,7 @@ def check_spec(spec: TableSpec) -> None:
     Rules that hold only for new tables, such as names that every reader accepts, are not checked.
     """
     if not spec.columns:
-        raise InvalidDataError("table {spec}: a table needs a column", spec=spec.name)
+        raise InvalidDataError("table {table}: a table needs a column", table=spec.name)
     check_columns(spec.columns)
     _check_references(spec, (Rule.MISSING, Rule.WITHIN_STRUCT))
 
@@ -191,9 +192,9 @@ def _check_references(spec: TableSpec, rules: Collection[Rule]) -> None:
     for _, _, broken in broken_references(spec, types):
         if broken.rule in rules:
             raise InvalidDataError(
-                "table {spec}: {problem}; {remedy}",
-                spec=spec.name,
-                problem=broken.problem,
+                "table {table}: {reason}; {remedy}",
+                table=spec.name,
+                reason=broken.problem,
                 remedy=broken.remedy,
             )
 
@@ -229,10 +230,10 @@ def _refuse_leftover_files(store: ObjectStore, *, levels: int) -> None:
         for folder in folders:
             if store.stat(partition_metadata_path(folder)) is not None:
                 raise UnsupportedTableError(
-                    "{table}: there are files of a table, but its {timeline_folder} is missing; "
+                    "{table}: there are files of a table, but its {folder} is missing; "
                     "restore it from a copy, empty the folder, or choose another location",
                     table=store.uri,
-                    timeline_folder=TIMELINE_FOLDER,
+                    folder=TIMELINE_FOLDER,
                 )
         if level < levels:
             subfolders = (path for folder in folders for path in store.list_folders(folder))
@@ -250,12 +251,12 @@ def _check_complete(store: ObjectStore, ours: Mapping[str, str]) -> bool:
     for key in _IDENTIFYING_KEYS:
         if theirs.get(key) != ours.get(key):
             raise UnsupportedTableError(
-                "{table}: during the creation of the table, another program wrote a {properties_path} "
-                "with {key}={get}; choose another location",
+                "{table}: during the creation of the table, another program wrote a {file} "
+                "with {property}={found}; choose another location",
                 table=store.uri,
-                properties_path=PROPERTIES_PATH,
-                key=key,
-                get=theirs.get(key),
+                file=PROPERTIES_PATH,
+                property=key,
+                found=theirs.get(key),
             )
     return True
 
@@ -268,10 +269,10 @@ def _creation_input(store: ObjectStore, identity: TableIdentity) -> tuple[TableS
     check_faults(identity, None)
     if identity.spec is None or identity.first_instant is None:
         raise UnsupportedTableError(
-            "{table}: {identity_path} exists, but {properties_path} is missing; restore it from a copy",
+            "{table}: {identity_file} exists, but {missing_file} is missing; restore it from a copy",
             table=store.uri,
-            identity_path=IDENTITY_PATH,
-            properties_path=PROPERTIES_PATH,
+            identity_file=IDENTITY_PATH,
+            missing_file=PROPERTIES_PATH,
         )
     return identity.spec, identity.first_instant
 
@@ -290,8 +291,8 @@ def refuse_missing_properties(store: ObjectStore, identity: TableIdentity) -> No
     later = Timeline.load(store).last_instant or first_instant
     if later > first_instant:
         raise CorruptTableError(
-            "{table}: {properties_path} is missing, but there is an instant {later}; restore it from a copy",
+            "{table}: {file} is missing, but there is an instant {instant}; restore it from a copy",
             table=store.uri,
-            properties_path=PROPERTIES_PATH,
-            later=later,
+            file=PROPERTIES_PATH,
+            instant=later,
         )

@@ -218,9 +218,9 @@ def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConf
     except NotFoundError:
         if identity is None or identity.spec is None:
             raise TableNotFoundError(
-                "{table}: there is no Hudi table (no {properties_path}); check the location or create it",
+                "{table}: there is no Hudi table (no {file}); check the location or create it",
                 table=store.uri,
-                properties_path=PROPERTIES_PATH,
+                file=PROPERTIES_PATH,
             ) from None
         finish_creation(store, identity)
         raw = read_table_properties(store)

@@ -75,8 +75,8 @@ def _encoding_of(pairs: Sequence[tuple[str, str]], field: str, place: Field) -> 
     if not any(prefixed):
         return KeyEncoding.BARE
     raise CorruptTableError(
-        "{place}: some record keys begin with {prefix!r} and some do not, so two writers used "
+        "{file}: some record keys begin with {prefix!r} and some do not, so two writers used "
         "different encodings; rewrite the table with one of them",
-        place=place,
+        file=place,
         prefix=prefix,
     )

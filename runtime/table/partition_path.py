@@ -75,9 +75,9 @@ def partition_path(rules: KeyRules, values: Mapping[str, Any]) -> str:
     """
     if set(values) != set(rules.partition_by):
         raise InvalidDataError(
-            "a partition is named by {partition_by}, not by {values}; give each once",
-            partition_by=list(rules.partition_by),
-            values=sorted(values),
+            "a partition is named by [{expected!r}], not by [{found!r}]; give each once",
+            expected=rules.partition_by,
+            found=sorted(values),
         )
     texts = [(_python_text(values[f]), isinstance(values[f], str)) for f in rules.partition_by]
     return path_of_texts(rules, texts)
@@ -111,10 +111,10 @@ def _python_text(value: Any) -> str:
             return str(value)
         case _:
             raise InvalidDataError(
-                "{reason} of type {name} cannot name a partition; pass a string, int, Decimal, date, "
+                "{found} of type {type} cannot name a partition; pass a string, int, Decimal, date, "
                 "bool or datetime",
-                reason=quoted_library_text(repr(value)),
-                name=type(value).__name__,
+                found=quoted_library_text(repr(value)),
+                type=type(value).__name__,
             )
 
 
@@ -128,35 +128,35 @@ def check_partition_path(rules: KeyRules, path: str) -> None:
         return
     levels = path.split("/")
     where = Message(
-        "partition {partition} of {partition_by}",
+        "partition {partition} of {columns}",
         partition=Value.partition(path),
-        partition_by=[*rules.partition_by],
+        columns=rules.partition_by,
     )
     if "\0" in path:
         raise InvalidDataError(
-            "{where}: a value contains the character NUL, which no folder name can contain; remove it "
+            "{place}: a value contains the character NUL, which no folder name can contain; remove it "
             "in the source's select: replace(COLUMN, chr(0), '')",
-            where=where,
+            place=where,
         )
     if any(level in ("", ".", "..") for level in levels):
         raise InvalidDataError(
-            "{where}: a value is '.' or '..' or has an empty level, which is not a valid folder name; "
+            "{place}: a value is '.' or '..' or has an empty level, which is not a valid folder name; "
             "create the table with hive_style and url_encode (the defaults)",
-            where=where,
+            place=where,
         )
     if levels[0] in _RESERVED_FOLDERS:
         raise InvalidDataError(
-            "{where}: readers take the folder {levels!r} for one of the table's own; create the table "
+            "{place}: readers take the folder {folder!r} for one of the table's own; create the table "
             "with hive_style: true (the default)",
-            where=where,
-            levels=levels[0],
+            place=where,
+            folder=levels[0],
         )
     may_nest = len(rules.partition_by) == 1 and not rules.hive_style
     if len(levels) != len(rules.partition_by) and not may_nest:
         raise InvalidDataError(
-            "{where}: a value contains '/', which makes folders that readers cannot tell apart; create "
+            "{place}: a value contains '/', which makes folders that readers cannot tell apart; create "
             "the table with url_encode: true (the default)",
-            where=where,
+            place=where,
         )
 
 
@@ -176,10 +176,10 @@ def check_nesting(store: ObjectStore, rules: KeyRules, paths: Iterable[str]) -> 
         inner = None if outer else next(iter(store.list_folders(path)), None)
         if outer or inner:
             raise InvalidDataError(
-                "partition {partition} of {partition_by} and partition {partition2} would be inside "
+                "partition {partition} of {column} and partition {other_partition} would be inside "
                 "each other, so Hudi would miss rows; create the table with url_encode: true (the "
                 "default)",
                 partition=Value.partition(path),
-                partition_by=rules.partition_by[0],
-                partition2=Value.partition(str(outer or inner)),
+                column=rules.partition_by[0],
+                other_partition=Value.partition(str(outer or inner)),
             )

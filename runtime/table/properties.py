@@ -84,15 +84,13 @@ def read_table_properties(store: ObjectStore) -> dict[str, str]:
             return properties
         exists = True
     if not exists:
-        raise NotFoundError(
-            "{table}: there is no {properties_path}", table=store.uri, properties_path=PROPERTIES_PATH
-        )
+        raise NotFoundError("{table}: there is no {file}", table=store.uri, file=PROPERTIES_PATH)
     raise CorruptTableError(
-        "{table}/{properties_path}: truncated or edited: its {checksum_key} does not match the names "
+        "{table}/{file}: truncated or edited: its {property} does not match the names "
         "of database and table; restore the file from a copy",
         table=store.uri,
-        properties_path=PROPERTIES_PATH,
-        checksum_key=CHECKSUM_KEY,
+        file=PROPERTIES_PATH,
+        property=CHECKSUM_KEY,
     )
 
 
@@ -121,11 +119,11 @@ def update_table_properties(
     store.put(PROPERTIES_PATH, format_properties(new, comment=comment))
     if _read(store, PROPERTIES_PATH) != new:
         raise CorruptTableError(
-            "{table}/{properties_path}: another program changed it while it was replaced; compare it "
-            "with {backup_path} and keep the right one",
+            "{table}/{file}: another program changed it while it was replaced; compare it "
+            "with {backup} and keep the right one",
             table=store.uri,
-            properties_path=PROPERTIES_PATH,
-            backup_path=BACKUP_PATH,
+            file=PROPERTIES_PATH,
+            backup=BACKUP_PATH,
         )
     store.delete(BACKUP_PATH)
     return new

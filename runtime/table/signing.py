@@ -133,14 +133,14 @@ def check_signed(
         raise wrong_signature(location, record_signature).error()
     if state is SignatureState.MISSING and not signs:
         raise CorruptTableError(
-            "{signature_code} {location}: record {number} is not signed, and the project declares "
+            "{code} {location}: record {record} is not signed, and the project declares "
             "applied.signing_key: it was applied before that, or by a user without the key; run "
-            "{command}, then sign what is declared with {command2}",
-            signature_code=SIGNATURE_CODE,
+            "{plan_command}, then sign what is declared with {apply_command}",
+            code=SIGNATURE_CODE,
             location=location,
-            number=record_signature.number,
-            command=command("plan"),
-            command2=command("apply"),
+            record=record_signature.number,
+            plan_command=command("plan"),
+            apply_command=command("apply"),
         )
 
 

@@ -186,11 +186,11 @@ class FileSystemView:
         else:
             return
         raise InvalidDataError(
-            "{uri}: versions before {whole} were cleaned, so the table cannot be read as of {as_of}; "
-            "ask for {whole} or later, and raise retention.clean to keep more",
-            uri=self._store.uri,
-            whole=whole,
-            as_of=as_of,
+            "{table}: versions before {earliest_instant} were cleaned, so the table cannot be read as of "
+            "{instant}; ask for {earliest_instant} or later, and raise retention.clean to keep more",
+            table=self._store.uri,
+            earliest_instant=whole,
+            instant=as_of,
         )
 
     def cleaned_as_of(self, time: str) -> list[FileGroupId]:
@@ -230,8 +230,9 @@ class FileSystemView:
         """
         if not self._config.populate_meta_fields:
             raise UnsupportedTableError(
-                "{uri}: hoodie.populate.meta.fields=false, so rows have no commit time; read the whole table",
-                uri=self._store.uri,
+                "{table}: hoodie.populate.meta.fields=false, so rows have no commit time; "
+                "read the whole table",
+                table=self._store.uri,
             )
         last = self._timeline.last_before_pending(end)
         if last is None or last <= begin:
@@ -278,11 +279,11 @@ class FileSystemView:
                 if part.path in named:
                     return part
         raise CorruptTableError(
-            "{uri}: {file} and {file2} are the same version of one file group; delete the one that is "
+            "{table}: {file} and {other_file} are the same version of one file group; delete the one that is "
             "not in the commit {instant}",
-            uri=self._store.uri,
+            table=self._store.uri,
             file=Value.file(one.path),
-            file2=Value.file(other.path),
+            other_file=Value.file(other.path),
             instant=one.instant,
         )
 
@@ -347,9 +348,9 @@ def _slice(partition: str, info: ObjectInfo, uri: str) -> FileSlice:
     parts = info.path.rpartition("/")[2].split("_")
     if len(parts) < _NAME_PARTS or not parts[0]:
         raise CorruptTableError(
-            "{uri}: not the name of a Hudi base file, and Hudi's readers fail on it; move it out of "
+            "{file}: not the name of a Hudi base file, and Hudi's readers fail on it; move it out of "
             "the table",
-            uri=Value.uri(f"{uri}/{info.path}"),
+            file=Value.uri(f"{uri}/{info.path}"),
         )
     return FileSlice(
         partition=partition,

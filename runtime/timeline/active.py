@@ -164,10 +164,10 @@ class Timeline:
         instant = self.write_at(time)
         if instant is None or not instant.is_completed:
             raise CorruptTableError(
-                "{table}/{folder}/{time}.commit: there is no completed write at that time",
+                "{table}/{folder}/{instant}.commit: there is no completed write at that time",
                 table=self.store.uri,
                 folder=TIMELINE_FOLDER,
-                time=time,
+                instant=time,
             )
         cached = self._contents.get(instant.file_name)
         if isinstance(cached, CommitMetadata):
@@ -373,9 +373,9 @@ class Timeline:
             decoded = record.decode(self._read(instant), place=location)
         except CorruptTableError as error:
             raise CorruptTableError(
-                "{reason}. Restore the file from a copy; or delete it: {consequences}",
+                "{reason}. Restore the file from a copy; or delete it: {consequence}",
                 reason=error.message,
-                consequences=_CONSEQUENCES[instant.action],
+                consequence=_CONSEQUENCES[instant.action],
             ) from error
         self._contents[instant.file_name] = decoded
         return decoded
@@ -385,8 +385,8 @@ class Timeline:
             return self.store.read(instant.path)
         except NotFoundError as error:
             raise StaleTimelineError(
-                "{location_of} left the timeline while it was read; run again",
-                location_of=self._location_of(instant.file_name),
+                "{file} left the timeline while it was read; run again",
+                file=self._location_of(instant.file_name),
             ) from error
 
     def _location_of(self, file_name: str) -> str:

@@ -105,11 +105,11 @@ class CommitMetadata:
             document = parsed_json(content)
         except ValueError as error:
             raise CorruptTableError(
-                "{place}: not JSON ({error})", place=place, error=message_of(error)
+                "{place}: not JSON ({reason})", place=place, reason=message_of(error)
             ) from error
         if not isinstance(document, dict):
             raise CorruptTableError(
-                "{place}: a JSON object was expected, not {name}", place=place, name=type(document).__name__
+                "{place}: a JSON object was expected, not {found}", place=place, found=type(document).__name__
             )
         return cls.from_document(document, place=place)
 
@@ -196,6 +196,9 @@ def _expect(value: object, like: _Json, place: str) -> _Json:
     if not isinstance(value, type(like)):
         found = quoted_library_text(f"{value!r:.80}")
         raise CorruptTableError(
-            "{place}: {name} was expected, not {found}", place=place, name=type(like).__name__, found=found
+            "{place}: {expected} was expected, not {found}",
+            place=place,
+            expected=type(like).__name__,
+            found=found,
         )
     return value

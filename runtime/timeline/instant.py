@@ -164,8 +164,8 @@ def _wall_clock(time: str) -> datetime:
         else:
             return seconds + timedelta(milliseconds=int(digits[_SECONDS_LENGTH:]))
     raise CorruptTableError(
-        "instant {time!r} on the timeline is not a time (yyyyMMddHHmmssSSS); move its files out of "
-        "{timeline_folder} if no Hudi writer made them",
-        time=time,
-        timeline_folder=TIMELINE_FOLDER,
+        "instant {instant!r} on the timeline is not a time (yyyyMMddHHmmssSSS); move its files out of "
+        "{folder} if no Hudi writer made them",
+        instant=time,
+        folder=TIMELINE_FOLDER,
     )

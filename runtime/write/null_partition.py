@@ -33,11 +33,11 @@ def check_null_partitions(
         for column in _null_levels(rules, path):
             if others := sum(map_each(files, partial(_rows_with_a_value, store, column))):
                 raise InvalidDataError(
-                    "partition {partition} has {others} rows whose {column} is an empty text or "
+                    "partition {partition} has {rows} rows whose {column} is an empty text or "
                     "{null_partition}, not null, and they would be deleted too; delete or change them "
                     "first (delete with match), or delete the whole partition by its path",
                     partition=Value.partition(path),
-                    others=others,
+                    rows=others,
                     column=column,
                     null_partition=NULL_PARTITION,
                 )

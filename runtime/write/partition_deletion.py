@@ -68,12 +68,12 @@ def delete_partitions(
     """
     if isinstance(partitions, str | Mapping):
         one = quoted_library_text(repr(partitions))
-        raise InvalidDataError("expected a list of partitions, not {one}; pass [{one}]", one=one)
+        raise InvalidDataError("expected a list of partitions, not {found}; pass [{found}]", found=one)
     config = handle.config
     if not config.partition_by:
         raise InvalidDataError(
-            "{config} has no partitions to delete; use insert_overwrite_table with no rows to empty it",
-            config=config.name,
+            "{table} has no partitions to delete; use insert_overwrite_table with no rows to empty it",
+            table=config.name,
         )
     rules = KeyRules.of(config, named_key=False)
     kinds = column_types(handle.effective_spec(handle.timeline()).columns)
@@ -119,9 +119,9 @@ def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, 
     for name, value in typed.items():
         if value in NULL_FOLDER_TEXTS:
             raise InvalidDataError(
-                "{name}={value!r} has no partition of its own: its rows are in that of null; delete "
+                "{column}={value!r} has no partition of its own: its rows are in that of null; delete "
                 "them with match, or the whole partition by its path",
-                name=name,
+                column=name,
                 value=str(value),
             )
     return typed
@@ -143,12 +143,12 @@ def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue
     if converted is None:
         expected = f"a number that {kind} holds" if isinstance(kind, Decimal) else _expected(str(kind))
         raise InvalidDataError(
-            "partition column {column!r} is {kind} and cannot hold {reason} of type {name}; pass "
+            "partition column {column!r} is {type} and cannot hold {found} of type {found_type}; pass "
             "{expected}, or give the partition by its path",
             column=column,
-            kind=str(kind),
-            reason=quoted_library_text(repr(value)),
-            name=type(value).__name__,
+            type=str(kind),
+            found=quoted_library_text(repr(value)),
+            found_type=type(value).__name__,
             expected=expected,
         )
     return converted
