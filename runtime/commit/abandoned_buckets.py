@@ -59,10 +59,10 @@ def _read(store: ObjectStore, path: str) -> dict[str, str]:
         return {str(number): str(partition) for number, partition in parsed_json(content).items()}
     except (ValueError, AttributeError) as error:
         raise CorruptTableError(
-            "{table}/{path}: the note of abandoned buckets cannot be read: {reason}; remove the file "
+            "{table}/{file}: the note of abandoned buckets cannot be read: {reason}; remove the file "
             "and {command}",
             table=store.uri,
-            path=path,
+            file=path,
             reason=message_of(error),
             command=run("service", "clean", "TABLE"),
         ) from error

@@ -209,10 +209,10 @@ class TableLock:
             limit_seconds = timing.foreign_lock_seconds if held.owner is None else timing.live_lock_seconds
             if now_ms - observed_since_ms > limit_seconds * 1000:
                 raise LockHeldError(
-                    "{table}/{path} has been held by {holder} for {held_seconds:.0f} s; try again, or, "
+                    "{table}/{file} has been held by {holder} for {held_seconds:.0f} s; try again, or, "
                     "if that program has ended, release the lock with {command}",
                     table=self._store.uri,
-                    path=self._path,
+                    file=self._path,
                     holder=held.holder,
                     held_seconds=limit_seconds,
                     command=command("unlock", "TABLE"),

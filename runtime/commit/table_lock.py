@@ -63,7 +63,7 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
     path = lock_path(table.config.raw)
     held = read_lock(store, path)
     if held is None:
-        raise NotFoundError("{table}/{path}: the table is not locked", table=store.uri, path=path)
+        raise NotFoundError("{table}/{file}: the table is not locked", table=store.uri, file=path)
     after = Timeline.load(store).last_instant
     with open_session(
         store, purpose="unlock", after=after, zone=table.config.timezone, timing=timing
@@ -72,9 +72,9 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
         session.acknowledge()
     if not removed:
         raise LockHeldError(
-            "{table}/{path}: another process has changed the lock; run the command again",
+            "{table}/{file}: another process has changed the lock; run the command again",
             table=store.uri,
-            path=path,
+            file=path,
         )
     return held
 

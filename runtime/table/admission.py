@@ -51,7 +51,7 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
     check_declared_spec(handle.store.uri, handle.owner, handle.applied, handle.spec)
     check_readable(handle.store, handle.config)
     for problem in writing_problems(handle.config):
-        raise UnsupportedTableError("{table}: {problem}", table=handle.store.uri, problem=problem)
+        raise UnsupportedTableError("{table}: {reason}", table=handle.store.uri, reason=problem)
     _check_schema(handle, timeline)
     ahead = ahead_ms(timeline, handle.config.timezone, now_ms)
     if ahead > MAX_CLOCK_SKEW_MS:

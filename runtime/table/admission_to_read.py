@@ -46,24 +46,29 @@ def check_readable(store: ObjectStore, config: TableConfig) -> None:
 
 
 def _other_version(store: ObjectStore, config: TableConfig) -> Message:
-    prefix = f"{store.uri}: table version {config.version}, timeline layout {config.layout}"
+    found = Message(
+        "{table}: table version {version}, timeline layout {layout}",
+        table=store.uri,
+        version=config.version,
+        layout=config.layout,
+    )
     if config.version < TABLE_VERSION:
         return Message(
             "{found}; only version {supported_version} is supported: upgrade it by a write with Hudi "
             "0.15, or 1.x with hoodie.write.table.version={supported_version}",
-            found=prefix,
+            found=found,
             supported_version=TABLE_VERSION,
         )
     newest = _newest_of_layout_2(store)
-    upgraded = f" (newest completed instant there: {newest})" if newest else ""
+    instant = f" (newest completed instant there: {newest})" if newest else ""
     return Message(
-        "{found}; a Hudi 1.x writer has upgraded it{newest}. Downgrade it with Hudi's own CALL "
+        "{found}; a Hudi 1.x writer has upgraded it{instant}. Downgrade it with Hudi's own CALL "
         "downgrade_table(table => '{name}', to_version => 'SIX') and CALL "
         "delete_metadata_table(table => '{name}'), and give every Hudi writer "
         "hoodie.write.table.version={supported_version}, hoodie.write.auto.upgrade=false and "
         "hoodie.metadata.enable=false",
-        found=prefix,
-        newest=upgraded,
+        found=found,
+        instant=instant,
         name=config.name,
         supported_version=TABLE_VERSION,
     )
