@@ -332,7 +332,7 @@ def _ingest(
         if not commit.superseded:
             return replace(_ingest_result(job, due, set_aside), commit=commit)
         rounds += 1
-    raise ConflictError("{reason} ({rounds} attempts); run it again", reason=reason, rounds=_ROUNDS)
+    raise ConflictError("{reason} ({attempts} attempts); run it again", reason=reason, attempts=_ROUNDS)
 
 
 def _ingest_result(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, Text]) -> JobResult:
@@ -444,23 +444,23 @@ def _read_document(path: Path) -> Mapping[str, Any]:
         document = parsed_json(path.read_bytes())
     except OSError as error:
         raise InvalidDataError(
-            "{path}: the job cannot be read: {strerror}; {remedy}",
-            path=path,
-            strerror=error.strerror,
+            "{file}: the job cannot be read: {reason}; {remedy}",
+            file=path,
+            reason=error.strerror,
             remedy=remedy,
         ) from error
     except ValueError as error:
         raise InvalidDataError(
-            "{path}: the job is not JSON: {error}; {remedy}",
-            path=path,
-            error=message_of(error),
+            "{file}: the job is not JSON: {reason}; {remedy}",
+            file=path,
+            reason=message_of(error),
             remedy=remedy,
         ) from error
     if not isinstance(document, dict):
         raise InvalidDataError(
-            "{path}: a job is an object, not {document:.80}; {remedy}",
-            path=path,
-            document=repr(document),
+            "{file}: a job is an object, not {found:.80}; {remedy}",
+            file=path,
+            found=repr(document),
             remedy=remedy,
         )
     return document

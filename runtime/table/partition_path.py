@@ -75,7 +75,7 @@ def partition_path(rules: KeyRules, values: Mapping[str, Any]) -> str:
     """
     if set(values) != set(rules.partition_by):
         raise InvalidDataError(
-            "a partition is named by [{expected!r}], not by [{found!r}]; give each once",
+            "a partition is named by {expected}, not by {found}; give each once",
             expected=rules.partition_by,
             found=sorted(values),
         )
