@@ -138,12 +138,12 @@ def _of_type(wanted: type[_Answer], answer: object, method: str) -> _Answer:
     if isinstance(answer, wanted):
         return answer
     kind, _, name = method.rpartition(".")
-    what = f"returned a {type(answer).__name__} instead of a {wanted.__name__}"
     raise KeyUnavailableError(
-        "{name} of {describe_plug_in} {what}; {remedy}",
-        name=name,
-        describe_plug_in=describe_plug_in(kind),
-        what=what,
+        "{method} of {client} returned a {found} instead of a {expected}; {remedy}",
+        method=name,
+        client=describe_plug_in(kind),
+        found=type(answer).__name__,
+        expected=wanted.__name__,
         remedy=REMEDY,
     )
 
@@ -157,10 +157,10 @@ def _client_errors(reference: str, allowed: frozenset[str]) -> Iterator[None]:
     """
     if reference not in allowed:
         raise KeyUnavailableError(
-            "the key {reference!r} is not declared here; if it is the table's, declare it as "
+            "the key {encryption_key!r} is not declared here; if it is the table's, declare it as "
             "files.encryption_key or in files.former_encryption_keys (for a source in its "
             "encryption_keys, in Python in keys= of open); if not, find out who wrote to the table",
-            reference=reference[:_MOST_SHOWN],
+            encryption_key=reference[:_MOST_SHOWN],
         )
     try:
         yield
@@ -169,9 +169,9 @@ def _client_errors(reference: str, allowed: frozenset[str]) -> Iterator[None]:
     except Exception as failure:  # noqa: BLE001  # a plug-in may raise anything, and its text hold secrets
         kind = split_reference(reference)[0]
         raise KeyUnavailableError(
-            "the client {kind!r} did not return the key {reference} ({name}); check that its service "
-            "is reachable where tables are read and written, then run again",
-            kind=kind,
-            reference=reference,
-            name=type(failure).__name__,
+            "the client {client!r} did not return the key {encryption_key} ({error_class}); check that its "
+            "service is reachable where tables are read and written, then run again",
+            client=kind,
+            encryption_key=reference,
+            error_class=type(failure).__name__,
         ) from None

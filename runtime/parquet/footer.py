@@ -53,9 +53,9 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
             if isinstance(error, OSError) and error.errno is not None:
                 raise storage_error("read", place, error) from error
             raise CorruptTableError(
-                "{place} is not a whole parquet file: {reason}; restore the file, or the table to a "
+                "{file} is not a whole parquet file: {reason}; restore the file, or the table to a "
                 "savepoint before it",
-                place=place,
+                file=place,
                 reason=quoted_library_text(str(error).rstrip(".")),
             ) from error
 

@@ -75,9 +75,9 @@ class LocalKeys:
             opened: bytes = cipher.decrypt(nonce, rest, self._reference(name).encode())
         except InvalidTag:
             raise KeyUnavailableError(
-                "the file was not encrypted with the key {reference}; provide the key that was in "
+                "the file was not encrypted with the key {encryption_key}; provide the key that was in "
                 "force when it was written",
-                reference=self._reference(name),
+                encryption_key=self._reference(name),
             ) from None
         return opened
 
@@ -90,16 +90,16 @@ class LocalKeys:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - optional
         except ImportError:
             raise KeyUnavailableError(
-                "the key {reference} needs the package cryptography; run `pip install cryptography` "
+                "the key {encryption_key} needs the package cryptography; run `pip install cryptography` "
                 "where tables are read and written",
-                reference=self._reference(name),
+                encryption_key=self._reference(name),
             ) from None
         key = _decoded(self._find(name))
         if len(key) not in _KEY_BYTES:
             raise KeyUnavailableError(
-                "the key {reference} is not base64 of 16, 24 or 32 bytes; make one by: openssl rand "
+                "the key {encryption_key} is not base64 of 16, 24 or 32 bytes; make one by: openssl rand "
                 "-base64 32",
-                reference=self._reference(name),
+                encryption_key=self._reference(name),
             )
         return AESGCM(key)
 
@@ -116,10 +116,10 @@ def _from_environment(name: str) -> str:
     text = os.environ.get(name)
     if not text:
         raise KeyUnavailableError(
-            "the environment variable {name} of the key env:{name} is not set; set it where the "
+            "the environment variable {variable} of the key env:{variable} is not set; set it where the "
             "command and the executors run (on a cluster prefer file:, mounted by its scheduler), or "
             "have somebody with the key run this",
-            name=name,
+            variable=name,
         )
     return text
 
@@ -130,9 +130,9 @@ def _from_file(name: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise KeyUnavailableError(
-            "the key file:{name} cannot be read: {reason}; put the file where the table is read and "
+            "the key file:{path} cannot be read: {reason}; put the file where the table is read and "
             "written, or have somebody with the key run this",
-            name=name,
+            path=name,
             reason=reason,
         ) from None
 
@@ -147,15 +147,15 @@ def secret_of(reference: str) -> bytes:
     kind, name = split_reference(reference)
     if kind not in ("env", "file"):
         raise KeyUnavailableError(
-            "{kind!r} cannot provide a key to sign with; use env:NAME or file:/PATH", kind=kind
+            "{client!r} cannot provide a key to sign with; use env:NAME or file:/PATH", client=kind
         )
     key = _decoded(_from_environment(name) if kind == "env" else _from_file(name))
     if len(key) < _SECRET_BYTES:
         raise KeyUnavailableError(
-            "the key {reference} is not base64 of {secret_bytes} bytes or more; make one by: openssl "
+            "the key {signing_key} is not base64 of {minimum_bytes} bytes or more; make one by: openssl "
             "rand -base64 32",
-            reference=reference,
-            secret_bytes=_SECRET_BYTES,
+            signing_key=reference,
+            minimum_bytes=_SECRET_BYTES,
         )
     return key
 
@@ -188,11 +188,11 @@ def kms_client(kind: str) -> KmsClient:
     client: KmsClient = make() if callable(make) else make
     for method in ("wrap_key", "unwrap_key"):
         if not callable(getattr(client, method, None)):
-            what = f"gives {type(client).__name__}, which has no method {method}"
             raise KeyUnavailableError(
-                "{describe_plug_in} {what}; {remedy}",
-                describe_plug_in=describe_plug_in(kind),
-                what=what,
+                "{client} gives {found}, which has no method {method}; {remedy}",
+                client=describe_plug_in(kind),
+                found=type(client).__name__,
+                method=method,
                 remedy=REMEDY,
             )
     return client

@@ -190,12 +190,12 @@ def from_json_value(record: type[_Record], value: object, *, place: str) -> _Rec
     unknown = sorted(set(value) - set(known), key=str)
     if unknown:
         raise InvalidDataError(
-            "{place}.{unknown}: unknown key; {name} has {known}. A newer parquetry may have written "
+            "{place}.{key}: unknown key; {record} has {known_keys}. A newer parquetry may have written "
             "it: upgrade",
             place=place,
-            unknown=unknown[0],
-            name=record.__name__,
-            known=[*known],
+            key=unknown[0],
+            record=record.__name__,
+            known_keys=[*known],
         )
     readers = _readers(record)  # type: ignore[arg-type]  # a class can be hashed
     arguments = {}
@@ -203,7 +203,7 @@ def from_json_value(record: type[_Record], value: object, *, place: str) -> _Rec
         if name in value:
             arguments[name] = readers[name](value[name], f"{place}.{name}")
         elif _is_required(field):
-            raise InvalidDataError("{place}.{name}: missing", place=place, name=name)
+            raise InvalidDataError("{place}.{key}: missing", place=place, key=name)
     return record(**arguments)
 
 
@@ -269,10 +269,10 @@ def _is_required(field: Field[Any]) -> bool:
 
 def _unexpected(value: object, expected: str, place: str) -> InvalidDataError:
     return InvalidDataError(
-        "{place}: {expected} was expected, not {value:.80}",
+        "{place}: {expected} was expected, not {found:.80}",
         place=place,
         expected=expected,
-        value=repr(value),
+        found=repr(value),
     )
 
 

@@ -182,11 +182,11 @@ class JobPlan:
         """
         if document.get("version") != JOB_VERSION:
             raise StalePlanError(
-                "{place}: version {get!r} is not {job_version}, which the installed parquetry runs; "
+                "{place}: version {version} is not {expected_version}, which the installed parquetry runs; "
                 "{command} again with this parquetry",
                 place=place,
-                get=document.get("version"),
-                job_version=JOB_VERSION,
+                version=repr(document.get("version")),
+                expected_version=JOB_VERSION,
                 command=run("compile"),
             )
         return from_json_value(cls, document, place=place)
@@ -248,8 +248,8 @@ def _resolve(value: Any, environment: Mapping[str, str]) -> Any:
 def _variable(name: str, environment: Mapping[str, str]) -> str:
     if name not in environment:
         raise StalePlanError(
-            "the job needs the environment variable {name}, which is not set; set it where the job runs",
-            name=name,
+            "the job needs the environment variable {variable}, which is not set; set it where the job runs",
+            variable=name,
         )
     treat_as_secret([name])
     return environment[name]

@@ -28,11 +28,11 @@ class PlugInGroup:
     def missing(self, name: str) -> Message:
         """Return the message for a name that is neither built in nor installed."""
         return Message(
-            "no {noun} {name!r} is installed here, only {known_names}; install the package that provides it "
+            "no {noun} {name!r} is installed here, only {known}; install the package that provides it "
             "in the entry-point group {group}",
             noun=self.noun,
             name=name,
-            known_names=self.known_names(),
+            known=self.known_names(),
             group=self.name,
         )
 

@@ -174,12 +174,12 @@ def check_settings(declared: Settings, applied: Settings | None, *, place: str) 
     ]
     if changed:
         raise StalePlanError(
-            "{executes} {place}: the target's {changed} can execute other code, or send rows "
-            "elsewhere, and differs from what is applied to the table; {command} shows it and "
-            "{command2} records it",
-            executes=EXECUTES,
-            place=place,
-            changed=[*changed],
-            command=command("plan"),
-            command2=command("apply"),
+            "{code} {table}: the target's {settings} can execute other code, or send rows "
+            "elsewhere, and differs from what is applied to the table; {plan} shows it and "
+            "{apply} records it",
+            code=EXECUTES,
+            table=place,
+            settings=changed,
+            plan=command("plan"),
+            apply=command("apply"),
         )

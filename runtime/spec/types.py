@@ -75,8 +75,8 @@ class TypeSyntaxError(InvalidDataError):
         self, text: str, problem: str, *, remedy: str = _EXAMPLE, unknown: str | None = None
     ) -> None:
         super().__init__(
-            "type {text!r} is not understood: {problem}; {remedy}",
-            text=_shortened(text),
+            "type {type!r} is not understood: {problem}; {remedy}",
+            type=_shortened(text),
             problem=problem,
             remedy=remedy,
         )

@@ -90,7 +90,7 @@ def failure(operation: str, where: Value, error: BaseException, answer: Answer) 
         answer: The meaning of that error.
 
     """
-    failed = Message("cannot {operation} {where}", operation=operation, where=where)
+    failed = Message("cannot {operation} {uri}", operation=operation, uri=where)
     reason = quoted_library_text(without_secrets(str(error)), kind=type(error).__name__)
     if answer.no_bucket:
         return StorageError("{failed}: there is no such bucket; create it", failed=failed)

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from parquetry.message import Value
+from parquetry.errors import message_of
+from parquetry.message import Message, Value
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.quoting import quoted_library_text
@@ -209,9 +210,8 @@ class BucketStore(ObjectStore):
                 if expired:
                     reason = quoted_library_text(str(error), kind=type(error).__name__)
                     raise UnknownOutcomeError(
-                        "cannot tell if {where} was written: {reason}; restore the connection, then "
-                        "run again",
-                        where=where,
+                        "cannot tell if {uri} was written: {reason}; restore the connection, then run again",
+                        uri=where,
                         reason=reason,
                     ) from error
             else:
@@ -333,14 +333,20 @@ class BucketStore(ObjectStore):
                 filesystem = self._connect()
             except ImportError as error:
                 driver = DRIVERS[self.scheme]
-                why = (
-                    f"{error.name} is not installed, which {driver.store} needs" if error.name else str(error)
+                reason = (
+                    Message(
+                        "{module} is not installed, which {store} needs",
+                        module=error.name,
+                        store=driver.store,
+                    )
+                    if error.name
+                    else message_of(error)
                 )
                 raise StorageError(
-                    "cannot open {uri}: {why}; run {named}",
+                    "cannot open {uri}: {reason}; run {command}",
                     uri=self.uri,
-                    why=why,
-                    named=shell.named("pip", "install", driver.package),
+                    reason=reason,
+                    command=shell.named("pip", "install", driver.package),
                 ) from error
             self._connection = (os.getpid(), filesystem)
         return self._connection[1]

@@ -54,7 +54,9 @@ class LocalStore(ObjectStore):
 
     def __init__(self, root: str, allowed: Allowed = NOTHING_ALLOWED) -> None:
         if "\0" in root:
-            raise StorageError("the location {root!r} contains a NUL byte; choose another one", root=root)
+            raise StorageError(
+                "the location {location!r} contains a NUL byte; choose another one", location=root
+            )
         encoding = sys.getfilesystemencoding()
         if encoding != "utf-8":
             raise StorageError(
@@ -176,10 +178,9 @@ class LocalStore(ObjectStore):
                 except OSError as error:
                     where = Value.uri(str(self.root / path))
                     raise UnknownOutcomeError(
-                        "{where} was written, but may not survive a power failure: {strerror}; check "
-                        "the disk",
-                        where=where,
-                        strerror=error.strerror,
+                        "{uri} was written, but may not survive a power failure: {reason}; check the disk",
+                        uri=where,
+                        reason=error.strerror,
                     ) from error
         return PutOutcome.WON if is_mine else self._outcome_for_existing(path, nonce)
 

@@ -51,9 +51,9 @@ def open_store(
             return GcsStore(*_bucket(text, match["rest"]), options or {}, allowed)
         case scheme:
             raise StorageError(
-                "cannot open {text}: the scheme {scheme!r} is not supported; use a local path, file:, "
+                "cannot open {location}: the scheme {scheme!r} is not supported; use a local path, file:, "
                 "s3:, s3a: or gs:",
-                text=text,
+                location=text,
                 scheme=scheme,
             )
 
@@ -66,9 +66,9 @@ def _bucket(text: str, rest: str) -> tuple[str, str]:
     bucket, _, prefix = rest.removeprefix("//").partition("/")
     if not bucket:
         raise StorageError(
-            "cannot open {text}: it does not name a bucket; write {partition}://bucket/folder",
-            text=text,
-            partition=text.partition(":")[0],
+            "cannot open {location}: it does not name a bucket; write {scheme}://bucket/folder",
+            location=text,
+            scheme=text.partition(":")[0],
         )
     return bucket, prefix.strip("/")
 
@@ -77,7 +77,8 @@ def _local_path(text: str, rest: str) -> str:
     path = re.sub(r"^//(localhost)?(?=/)", "", rest)
     if not path.startswith("/") or path.startswith("//"):
         raise StorageError(
-            "cannot open {text}: it is not an absolute local path; write file:///folder/table", text=text
+            "cannot open {location}: it is not an absolute local path; write file:///folder/table",
+            location=text,
         )
     return path
 

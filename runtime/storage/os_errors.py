@@ -75,9 +75,9 @@ def storage_error(operation: str, where: Value, error: OSError) -> StorageError:
     remedy = _REMEDIES.get(error.errno or 0, _DEFAULT_REMEDY)
     kind = NotFoundError if isinstance(error, FileNotFoundError) else StorageError
     failure = kind(
-        "cannot {operation} {where}: {reason}; {remedy}",
+        "cannot {operation} {uri}: {reason}; {remedy}",
         operation=operation,
-        where=where,
+        uri=where,
         reason=reason,
         remedy=remedy,
     )

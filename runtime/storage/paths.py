@@ -27,10 +27,10 @@ def checked_path(path: str, *, root: str, folder: bool = False) -> str:
     segments = trimmed.split("/")
     if "\0" in trimmed or any(segment in ("", ".", "..") for segment in segments):
         raise StorageError(
-            "the path {file} does not stay below {root}; use a relative path whose parts are neither "
+            "the path {file} does not stay below {location}; use a relative path whose parts are neither "
             "empty nor '.' nor '..'",
             file=Value.file(path, quoted=True),
-            root=root,
+            location=root,
         )
     return trimmed
 

@@ -27,8 +27,13 @@ files.
 def check_size(where: Value, size_bytes: int, *, most_bytes: int) -> None:
     """Raise TooLargeError if the object has more than ``most_bytes`` bytes."""
     if size_bytes > most_bytes:
-        what = f"it has {size_bytes:,} bytes or more, and at most {most_bytes:,} are read"
-        raise TooLargeError("cannot read {where}: {what}; restore it from a copy", where=where, what=what)
+        raise TooLargeError(
+            "cannot read {uri}: it has {found_bytes:,} bytes or more, and at most {limit_bytes:,} are read; "
+            "restore it from a copy",
+            uri=where,
+            found_bytes=size_bytes,
+            limit_bytes=most_bytes,
+        )
 
 
 class _ReadBudget:

@@ -91,7 +91,7 @@ class DryRun:
                 written = {file.stat.path: file.statistics for file in rewrite_group(context, work).files}
             except (NotFoundError, RetryWrite) as gone:
                 raise StaleTimelineError(
-                    "{uri}: {reason}", uri=self._store.uri, reason=message_of(gone)
+                    "{table}: {reason}", table=self._store.uri, reason=message_of(gone)
                 ) from gone
             made = with_pages(self._store, written, self._queries.predicates, self._queries.types)
             self._store.delete_all(written)

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.errors import message_of
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.storage.model import ObjectStore
@@ -79,8 +79,8 @@ def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
         )
     except (ValueError, KeyError) as error:
         raise CorruptTableError(
-            "a clustering plan has no valid execution policy ({error!r}); roll the plan back",
-            error=message_of(error),
+            "a clustering plan has no valid execution policy ({error}); roll the plan back",
+            error=quoted_library_text(repr(error), kind=type(error).__name__),
         ) from error
 
 

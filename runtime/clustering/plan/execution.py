@@ -110,9 +110,9 @@ class PartlyClusteredError(PartialFailureError):
         if not isinstance(failures[0], ParquetryError):
             reason = quoted_library_text(str(failures[0]).strip().partition("\n")[0])
         super().__init__(
-            "{location}: clustering {instants} is committed, but a part of the run failed: {reason}{more}; "
+            "{table}: clustering {instants} is committed, but a part of the run failed: {reason}{more}; "
             "remove the cause, then run again",
-            location=location,
+            table=location,
             instants=result.instants,
             reason=reason,
             more=more,

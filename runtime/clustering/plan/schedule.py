@@ -263,23 +263,21 @@ def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
     store = table.store
     now = Timeline.load(store)
     if instant not in now.pending_clusterings:
-        pending = ", ".join(sorted(now.pending_clusterings)) or "none"
         raise InvalidDataError(
             "{table}: the clustering plan {instant} is not pending; pending plans: {pending}",
             table=store.uri,
             instant=instant,
-            pending=pending,
+            pending=sorted(now.pending_clusterings) or None,
         )
     claim = read_claim(store, instant)
     write = now.write_at(instant)
     has_begun = write is not None and write.state is State.INFLIGHT
     if has_begun or (claim is not None and claim.purpose != SCHEDULED and is_alive(store, claim, timing)):
-        who = "another program" if claim is None else str(claim.owner)
         raise ConflictError(
-            "{table}: {who} is executing the clustering {instant}; wait until it ends, or roll it back "
+            "{table}: {owner} is executing the clustering {instant}; wait until it ends, or roll it back "
             "with {command}",
             table=store.uri,
-            who=who,
+            owner="another program" if claim is None else str(claim.owner),
             instant=instant,
             command=command("service", "rollback", table.name, instant),
         )

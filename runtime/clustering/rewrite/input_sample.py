@@ -134,7 +134,7 @@ def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile
     try:
         content = store.open_input(part.path)
     except NotFoundError as gone:
-        raise RetryWrite("a clean deleted {place} during the clustering", place=place) from gone
+        raise RetryWrite("a clean deleted {file} during the clustering", file=place) from gone
     with reading(place), content:
         yield content, place
 

@@ -59,8 +59,8 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
     unknown = sorted(set(execution.then) - {ENCRYPT, PRUNE})
     if unknown:
         raise InvalidDataError(
-            "clustering.execution.then: the step {unknown!r} is unknown; remove it from the spec",
-            unknown=unknown[0],
+            "clustering.execution.then: the step {step!r} is unknown; remove it from the spec",
+            step=unknown[0],
         )
     if execution.strategy == STITCH:
         split = execution.split_by
@@ -68,9 +68,9 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
     execution_strategy(execution.strategy)
     if not execution.columns:
         raise InvalidDataError(
-            "clustering.execution: {strategy} needs columns; name them, or use {stitch}",
+            "clustering.execution: {strategy} needs columns; name them, or use {alternative}",
             strategy=execution.strategy,
-            stitch=STITCH,
+            alternative=STITCH,
         )
     return RowOrder(strategy=execution.strategy, columns=execution.columns, split_by=execution.split_by)
 

@@ -290,13 +290,13 @@ class _Gathering:
         in_files = sum(file.stat.num_writes for file in files)
         if not expected == self._written.rows == in_files:
             raise ParquetryError(
-                "partition {partition}: a clustering task had to write {expected} rows; it received "
-                "{rows} and wrote {in_files}. The group is not published; report this with the "
+                "partition {partition}: a clustering task had to write {expected_rows} rows; it received "
+                "{received_rows} and wrote {written_rows}. The group is not published; report this with the "
                 "clustering spec",
                 partition=Value.partition(self._group.partition),
-                expected=expected,
-                rows=self._written.rows,
-                in_files=in_files,
+                expected_rows=expected,
+                received_rows=self._written.rows,
+                written_rows=in_files,
             )
         yield result_rows(_counted(bucket.index, self._written.rows, self._written.fingerprint, tuple(files)))
         for message in tally_messages:

@@ -77,7 +77,7 @@ def execution_strategy(name: str) -> ExecutionStrategy:
     point = EXECUTION_STRATEGIES.entry_point(name)
     if point is None:
         raise InvalidDataError(
-            "clustering.execution.strategy: {missing}", missing=EXECUTION_STRATEGIES.missing(name)
+            "clustering.execution.strategy: {problem}", problem=EXECUTION_STRATEGIES.missing(name)
         )
     with plug_in_errors(name):
         strategy: ExecutionStrategy = point.load()
@@ -116,10 +116,10 @@ def plug_in_errors(name: str) -> Iterator[None]:
             raise
         reason = quoted_library_text(" ".join(str(failure).split()))
         raise InvalidDataError(
-            "clustering.execution.strategy: {name!r} failed: {name2}: {reason}; correct the package "
-            "that it comes from, or name another strategy",
-            name=name,
-            name2=type(failure).__name__,
+            "clustering.execution.strategy: {strategy!r} failed: {error_class}: {reason}; correct the "
+            "package that it comes from, or name another strategy",
+            strategy=name,
+            error_class=type(failure).__name__,
             reason=reason,
         ) from failure
 
@@ -138,7 +138,7 @@ def values_of(rows: pa.Table, name: str) -> pa.ChunkedArray:
             column = pc.struct_field(column, field)
     except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, IndexError) as error:
         raise InvalidDataError(
-            "clustering.execution: the table has no column {name!r}; choose an existing column", name=name
+            "clustering.execution: the table has no column {column!r}; choose an existing column", column=name
         ) from error
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -257,11 +257,11 @@ def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:
     if values > _MOST_VALUES:
         raise InvalidDataError(
             "clustering.execution.split_by: rows of partition {partition} have more than "
-            "{most_values:,} different values of {split_by}, and each value takes at least one file; "
+            "{limit:,} different values of {columns}, and each value takes at least one file; "
             "name columns with fewer values",
             partition=Value.partition(group.partition),
-            most_values=_MOST_VALUES,
-            split_by=[*order.split_by],
+            limit=_MOST_VALUES,
+            columns=order.split_by,
         )
 
 
@@ -273,15 +273,15 @@ def _check(
     if len(counts) == 1 and read_tally.fingerprint == written_tally.fingerprint:
         return
     raise ParquetryError(
-        "partition {partition}: the clustering of {rows} rows read {rows2} rows with the fingerprint "
-        "{fingerprint:x} and wrote {in_files} rows with the fingerprint {fingerprint2:x}. They are not "
-        "the same rows, so the group is not published; report this with the clustering spec",
+        "partition {partition}: the clustering of {rows} rows read {read_rows} rows with the fingerprint "
+        "{read_fingerprint:x} and wrote {written_rows} rows with the fingerprint {written_fingerprint:x}. "
+        "They are not the same rows, so the group is not published; report this with the clustering spec",
         partition=Value.partition(group.partition),
         rows=rows,
-        rows2=read_tally.rows + copied,
-        fingerprint=read_tally.fingerprint,
-        in_files=in_files,
-        fingerprint2=written_tally.fingerprint,
+        read_rows=read_tally.rows + copied,
+        read_fingerprint=read_tally.fingerprint,
+        written_rows=in_files,
+        written_fingerprint=written_tally.fingerprint,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Message, Text
+from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.depth import DEEP
 from parquetry.runtime.layout.clustering.model import ClusteringFile, DueReason, PlanContext
@@ -85,7 +85,7 @@ def plan_strategy(name: str) -> PlanStrategy:
         return BUILT_IN[name]
     point = PLAN_STRATEGIES.entry_point(name)
     if point is None:
-        raise InvalidDataError("clustering.plan.strategy: {missing}", missing=PLAN_STRATEGIES.missing(name))
+        raise InvalidDataError("clustering.plan.strategy: {problem}", problem=PLAN_STRATEGIES.missing(name))
     return _checked(name, point.load)
 
 
@@ -101,19 +101,25 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
         except Exception as failure:
             reason = quoted_library_text(" ".join(str(failure).split()))
             raise _wrong(
-                name, Message("failed: {name}: {reason}", name=type(failure).__name__, reason=reason)
+                name,
+                Message("failed: {error_class}: {reason}", error_class=type(failure).__name__, reason=reason),
             ) from failure
         if reasons is None:
-            raise _wrong(name, f"returned {type(answer).__name__}, not a mapping of file ids to reasons")
+            raise _wrong(
+                name,
+                Message(
+                    "returned {found}, not a mapping of file ids to reasons", found=type(answer).__name__
+                ),
+            )
         ids = {file.file_id for file in files}
         for file_id, why in reasons.items():
             if file_id not in ids or not isinstance(why, str):
                 raise _wrong(
                     name,
                     Message(
-                        "returned {reason} for {reason2}, not a text for the id of a given file",
-                        reason=quoted_library_text(repr(why)),
-                        reason2=quoted_library_text(repr(file_id)),
+                        "returned {found} for {file_id}, not a text for the id of a given file",
+                        found=quoted_library_text(repr(why)),
+                        file_id=quoted_library_text(repr(file_id)),
                     ),
                 )
         return reasons
@@ -121,11 +127,11 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
     return ask
 
 
-def _wrong(name: str, what: Text) -> InvalidDataError:
+def _wrong(name: str, problem: Message) -> InvalidDataError:
     return InvalidDataError(
-        "clustering.plan.strategy: {name!r} {what}; correct the package that has it in the entry-point "
-        "group {plan_strategies}, or name another strategy",
-        name=name,
-        what=what,
-        plan_strategies=PLAN_STRATEGIES.name,
+        "clustering.plan.strategy: {strategy!r} {problem}; correct the package that has it in the "
+        "entry-point group {group}, or name another strategy",
+        strategy=name,
+        problem=problem,
+        group=PLAN_STRATEGIES.name,
     )
