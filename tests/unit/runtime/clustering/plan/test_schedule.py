@@ -261,11 +261,17 @@ def test_what_another_program_carries_out_is_refused(table):
 
 
 @pytest.mark.parametrize(
-    "extra", [{EXECUTION_KEY: "{"}, {EXECUTION_KEY: "{}"}, {EXECUTION_KEY: "{}", TARGET_KEY: "x"}]
+    ("extra", "error"),
+    [
+        ({EXECUTION_KEY: "{"}, "JSONDecodeError('"),
+        ({EXECUTION_KEY: "{}"}, f"KeyError('{TARGET_KEY}')"),
+        ({EXECUTION_KEY: "{}", TARGET_KEY: "x"}, "ValueError("),
+    ],
 )
-def test_a_plan_that_does_not_say_how_is_an_error(extra):
-    with pytest.raises(CorruptTableError, match="roll the plan back"):
+def test_a_plan_that_does_not_say_how_is_an_error(extra, error):
+    with pytest.raises(CorruptTableError, match="roll the plan back") as failure:
         execution_of(ClusteringPlan(groups=(), extra=extra))
+    assert f"no valid execution policy ({error}" in str(failure.value)
 
 
 def test_existing_keep_leaves_what_was_there_before_the_policy(path):
