@@ -74,9 +74,9 @@ class Claim:
             return from_json_value(cls, parsed_json(content), place="claim")
         except (ValueError, InvalidDataError) as error:
             raise CorruptTableError(
-                "{uri}: the file does not contain a claim of a writer ({reason}); if no parquetry "
+                "{file}: the file does not contain a claim of a writer ({reason}); if no parquetry "
                 "writes to this table, remove the file",
-                uri=uri,
+                file=uri,
                 reason=quoted_library_text(repr(error), kind=type(error).__name__),
             ) from error
 
