@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
+from functools import lru_cache
 from pathlib import PurePath
 from string import Formatter
 from typing import Any, Final, NoReturn, TypeAlias, TypedDict
@@ -208,6 +208,9 @@ class Message:
 
 
 _STATEMENTS: Final = re.compile(r"\{\w+\}(?:; \{\w+\})+")
+_SPEC: Final = re.compile(r"\+?,?0?\d?(?:\.\d{1,2})?[dfx%]?")
+"""The formats of numbers and texts in sentences; none makes a text of a stranger's length."""
+
 Text: TypeAlias = str | Message
 """A text without fields, or a message."""
 
@@ -260,18 +263,21 @@ def message_json(text: Message) -> dict[str, Any]:
 
 
 def message_from_json(value: Any) -> Message:
-    """Return the message that :func:`message_json` wrote.
+    """Return the message that :func:`message_json` wrote, or that a stranger wrote in its place.
 
     Raises:
-        ValueError, KeyError, TypeError: The values are not a message.
+        ValueError, KeyError, TypeError, AttributeError: The values are not a message.
 
     """
     made = _made(value["sentence"], {name: _field(each) for name, each in value["fields"].items()})
+    for _, _, conversion, spec in _parsed(made.sentence):
+        if conversion not in ("", "r") or not _SPEC.fullmatch(spec):
+            raise ValueError(f"{made.sentence!r:.80} is not the sentence of a message")
     _ = made.parts
     return made
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _parsed(sentence: str) -> tuple[tuple[str, str, str, str], ...]:
     """Return a sentence's pieces: a literal, and the name, conversion and format of the field after it."""
     pieces = Formatter().parse(sentence)

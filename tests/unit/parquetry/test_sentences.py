@@ -12,6 +12,7 @@ from string import Formatter
 
 import pytest
 
+from parquetry.message import _SPEC
 from tests.support.repository import ROOT
 
 FOLDERS = ("runtime", "compiler", "project", "templates", "parquetry")
@@ -49,10 +50,13 @@ def put_together(node: ast.AST) -> bool:
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_name_in_a_sentence_is_a_field(path):
     for call in calls(ast.parse(path.read_text(encoding="utf-8"))):
-        named = {name for _, name, _, _ in Formatter().parse(call.args[0].value) if name is not None}
+        pieces = [piece for piece in Formatter().parse(call.args[0].value) if piece[1] is not None]
+        named = {name for _, name, _, _ in pieces}
         given = {keyword.arg for keyword in call.keywords}
         if not given and "{" not in call.args[0].value:
             continue
         assert named == given - NOT_FIELDS, f"{path}:{call.lineno}"
+        readable = [_SPEC.fullmatch(spec) and how in (None, "r") for _, _, spec, how in pieces]
+        assert all(readable), f"{path}:{call.lineno}: message_from_json does not read its formats"
         formatted = [keyword.arg for keyword in call.keywords if put_together(keyword.value)]
         assert not formatted, f"{path}:{call.lineno}: {formatted}"

@@ -58,6 +58,15 @@ def test_a_message_is_the_same_after_json(message):
     assert (again.sentence, again.fields) == (message.sentence, message.fields)
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    ["{a:999999999}", "{a:>999999999}", "{a.__class__}", "{a[0]}", "{b}", "{a", "{a:{a}}", "{a!s}", "{0}", 3],
+)
+def test_a_sentence_of_a_stranger_is_refused(sentence):
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        message_from_json({"sentence": sentence, "fields": {"a": "x"}})
+
+
 @given(KINDS, MESSAGES, st.none() | st.just("sources.a.select"))
 def test_a_failure_is_the_same_behind_the_traceback_of_a_task(kind, message, declared):
     failure = kind(message)
