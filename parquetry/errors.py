@@ -25,6 +25,10 @@ class MessageError(Exception):
         super().__init__(self._statement)
 
     def __str__(self) -> str:
+        return self.in_full()
+
+    def in_full(self) -> str:
+        """Return the text with all values, also personal ones, for the exits."""
         return self.message.in_full()
 
     @property
@@ -55,7 +59,8 @@ class ParquetryError(MessageError):
     origin: str | None = None
     writer: Writer | None = None
 
-    def __str__(self) -> str:
+    def in_full(self) -> str:
+        """Return the text with all values for the reader that the ``writer`` knows."""
         return self.message.in_full(self.writer)
 
     @property

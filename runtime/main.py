@@ -324,7 +324,7 @@ def _ingest(
             reason, rounds = error.message, rounds + 1
             continue
         except InvalidDataError as failure:
-            bad = due.file_in(str(failure)) if source.bad_files == SET_ASIDE else None
+            bad = due.file_in(failure.in_full()) if source.bad_files == SET_ASIDE else None
             if bad is None or len(set_aside) == _MOST_SET_ASIDE:
                 raise
             set_aside[bad] = failure.message
@@ -407,7 +407,7 @@ def _write_report(store: ObjectStore, report: str, document: Mapping[str, Any]) 
 
 
 def _failure(error: ParquetryError) -> dict[str, Any]:
-    text = str(error)
+    text = error.in_full()
     sys.stderr.write(without_commands(visible(f"error: {text}\n")))
     about = {"declared": error.declared, "exit_code": error.exit_code}
     return {"error": text, "message": message_json(error.message), **about}

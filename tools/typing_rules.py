@@ -16,6 +16,10 @@ from mypy.types import Instance, Type, UnionType, get_proper_type
 
 _MESSAGE: Final = "parquetry.message.Message"
 _WITH_MESSAGE: Final = frozenset({_MESSAGE, "parquetry.errors.MessageError"})
+_EXCEPTION: Final = frozenset({"parquetry.errors.MessageError"})
+_SHOWN: Final = (
+    "The text of an exception shows all values; use its message, which hides them until they are cleared"
+)
 _FORMATTED: Final = "A message loses its fields in a text; make it a field of a message"
 _NOT_LITERAL: Final = "The sentence of a message is a literal; its values are fields"
 
@@ -29,6 +33,8 @@ class _Rules(Plugin):
 
     def get_function_hook(self, fullname: str) -> Callable[[FunctionContext], Type] | None:
         """Return the check of calls of our classes."""
+        if fullname == "builtins.str":
+            return _check_text
         return partial(_check_sentence, fullname) if fullname.startswith("parquetry.") else None
 
 
@@ -36,6 +42,13 @@ def _check_format(context: MethodContext) -> Type:
     for kind in (each for kinds in context.arg_types for each in kinds):
         if _any_of(kind, _WITH_MESSAGE):
             context.api.fail(_FORMATTED, context.context)
+    return context.default_return_type
+
+
+def _check_text(context: FunctionContext) -> Type:
+    for kind in (each for kinds in context.arg_types[:1] for each in kinds):
+        if _any_of(kind, _EXCEPTION):
+            context.api.fail(_SHOWN, context.context)
     return context.default_return_type
 
 

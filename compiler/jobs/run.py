@@ -548,7 +548,7 @@ def to_json(result: RunResult) -> dict[str, Any]:
                 "table": outcome.table,
                 "job": outcome.name,
                 "seconds": outcome.seconds,
-                "error": str(outcome.error) if outcome.error else None,
+                "error": outcome.error.in_full() if outcome.error else None,
                 "result": to_json_value(outcome.result),
             }
             for outcome in result.outcomes

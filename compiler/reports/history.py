@@ -11,6 +11,7 @@ from parquetry.compiler.reports.timeline import InstantReport, instant_report, w
 from parquetry.message import Text
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import AppliedRecord, applied_history
 from parquetry.runtime.table.handle import TableHandle, open_table
@@ -99,7 +100,7 @@ def _commits(handle: TableHandle, warnings: list[Text]) -> Iterator[CommitEntry]
             try:
                 metadata = one.commit_metadata()
             except CorruptTableError as error:
-                warnings.append(str(error))
+                warnings.append(masked_message(error.message, handle.spec, location=handle.store.uri))
                 continue
             bare = InstantReport(time=time, action=one.action, state=one.state, operation=None)
             yield CommitEntry(time=time, instant=write_report(bare, metadata, None))

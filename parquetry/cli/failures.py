@@ -69,7 +69,7 @@ def run_guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = No
         return DIAGNOSED
     except Exception as failure:  # noqa: BLE001  # the boundary: everything else is a bug of ours
         error = diagnosed(failure)
-        return _fail(str(error), error.exit_code, log_format)
+        return _fail(error.in_full(), error.exit_code, log_format)
     return code if isinstance(code, int) else 0
 
 
@@ -137,9 +137,9 @@ def _failed(failure: ParquetryError, log_format: str) -> int:
     from parquetry.compiler.errors import SpecError
 
     if not isinstance(failure, SpecError):
-        return _fail(str(failure), failure.exit_code, log_format)
+        return _fail(failure.in_full(), failure.exit_code, log_format)
     if log_format != "json":
-        click.echo(printable(str(failure)), err=True)
+        click.echo(printable(failure.in_full()), err=True)
         return failure.exit_code
     for found in failure.diagnostics:
         place = {"file": found.file, "line": found.line, "column": found.column}

@@ -94,7 +94,7 @@ class Owner:
         try:
             return from_json_value(cls, document, place="owner")
         except InvalidDataError as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(error.in_full()) from error
 
 
 @cache

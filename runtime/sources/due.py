@@ -587,7 +587,7 @@ def _due_of_table(
     except TableNotFoundError as error:
         if source.if_missing != "warn":
             raise
-        return DueBatch(missing_warning=str(error))
+        return DueBatch(missing_warning=error.message)
     until = other.timeline().last_before_pending()
     if until is None:
         return None

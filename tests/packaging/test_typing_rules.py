@@ -19,6 +19,7 @@ def refused(text: str, failure: ParquetryError, message: Message | str) -> list[
         Message("a " + text),
         f"{failure} again",
         "{}".format(message),
+        str(failure),
     ]
 
 def accepted(text: str, failure: ParquetryError) -> list[object]:

@@ -42,7 +42,7 @@ class ApplyView:
                     "created": result.applied.created if result.applied else False,
                     "rewritten_bytes": result.rewritten.size_bytes,
                     "instant": result.applied.instant if result.applied else None,
-                    "error": str(result.error) if result.error else None,
+                    "error": result.error.in_full() if result.error else None,
                 }
                 for result in outcome.results
             ],

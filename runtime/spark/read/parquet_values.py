@@ -73,7 +73,7 @@ def _column(field: pa.Field, file: FoundFile, place: CellPlace, *, wanted: froze
     try:
         column_type(field, field.name)
     except InvalidDataError as error:
-        value = refused_column(field.name, str(error), file, place, wanted=wanted)
+        value = refused_column(field.name, error.in_full(), file, place, wanted=wanted)
         return StoredColumn(name=field.name, stored=None, value=value)
     stored, value = _read_as(field, quoted_name(field.name), place.within(field.name), 0)
     return StoredColumn(name=field.name, stored=stored, value=value)

@@ -181,7 +181,7 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
         unreadable = (error if reason is None else UnreadableFileError(error.file, reason)).message
         raise InvalidDataError("{place}: {reason}", place=place, reason=unreadable) from error
     except (InvalidDataError, NotFoundError) as error:
-        if str(error).startswith(place):
+        if error.in_full().startswith(place):
             raise
         setting = settings if error.declared == DELETE_WHEN else ""
         with failures_at(error.declared and f"{setting}{error.declared}"):
