@@ -175,8 +175,8 @@ def _write(table: SmallTable, *, operation: str, rows: Rows, keys: list[str]) ->
         "rows": dict(rows),
         "keys": keys,
         "retries": result.retries,
-        "reasons": list(result.retry_reasons),
-        "warnings": list(result.warnings),
+        "reasons": [*map(str, result.retry_reasons)],
+        "warnings": [*map(str, result.warnings)],
     }
 
 
