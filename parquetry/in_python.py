@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Command, Phrase, Text, in_full
+from parquetry.message import Command, Message, Phrase, Text, in_full
+
+_Outcome = TypeVar("_Outcome")
 
 
 def in_python(text: Text) -> str:
@@ -47,6 +50,24 @@ def _call(words: tuple[str, ...]) -> str | None:  # noqa: PLR0911 - a table
             return f"Table.delete_savepoint({instant!r})"
         case _:
             return None
+
+
+def with_texts(outcome: _Outcome) -> _Outcome:
+    """Return the outcome of a call, a dataclass, with a text for each of its messages, with calls in them."""
+    changes: dict[str, Any] = {}
+    for field in fields(outcome):  # type: ignore[arg-type]  # the bound would leak into every caller
+        value = getattr(outcome, field.name)
+        if isinstance(value, Message):
+            changes[field.name] = in_python(value)
+        elif isinstance(value, tuple):
+            changes[field.name] = tuple(map(_with_texts, value))
+    return replace(outcome, **changes)  # type: ignore[type-var]  # as above
+
+
+def _with_texts(member: Any) -> Any:
+    if isinstance(member, Message):
+        return in_python(member)
+    return with_texts(member) if is_dataclass(member) else member
 
 
 @contextmanager

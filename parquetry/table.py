@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from parquetry.errors import UsageError
-from parquetry.in_python import python_messages
+from parquetry.in_python import python_messages, with_texts
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.plan.execution import masked_clustering
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
@@ -372,7 +372,7 @@ class Table:
                 result = execute(session, handle, instant)
             else:
                 result = cluster(session, handle, budget=RunBudget(limit_bytes=budget_bytes))
-        return masked_clustering(result, handle.spec, location=handle.store.uri)
+        return with_texts(masked_clustering(result, handle.spec, location=handle.store.uri))
 
     def _handle(self) -> TableHandle:
         return open_table(self._store, owner=self._owner)
@@ -403,7 +403,7 @@ class Table:
         spark = getattr(rows, "sparkSession", None) or self._session(handle)
         with failures_masked(handle.spec, location=handle.store.uri):
             result = write(spark, handle, rows, request)
-        return masked_commit(result, handle.spec, location=handle.store.uri)
+        return with_texts(masked_commit(result, handle.spec, location=handle.store.uri))
 
 
 def _parse_ties(ties: str) -> Ties:

@@ -210,7 +210,11 @@ class _Server:
         counted = upsert.count_tagged
         with mock.patch.object(upsert, "count_tagged", struck):
             result = SparkWrite.from_json(write).perform(self.spark, open_store(path), timing=_timing(timing))
-        return {"retries": result.retries, "warnings": [*map(str, result.warnings)], "happened": len(strikes[0])}
+        return {
+            "retries": result.retries,
+            "warnings": [*map(str, result.warnings)],
+            "happened": len(strikes[0]),
+        }
 
     def _strike(self, *, all_of: bool) -> list[int]:
         """Wait until tasks run; the executors that were killed then."""
@@ -252,7 +256,11 @@ class _Server:
         def perform(path: str, write: Mapping[str, Any]) -> dict[str, Any]:
             begin.wait()
             result = SparkWrite.from_json(write).perform(self.spark, open_store(path))
-            return {"instant": result.instant, "retries": result.retries, "warnings": [*map(str, result.warnings)]}
+            return {
+                "instant": result.instant,
+                "retries": result.retries,
+                "warnings": [*map(str, result.warnings)],
+            }
 
         with ThreadPoolExecutor(max_workers=len(works)) as pool:
             return [answer.result() for answer in [pool.submit(perform, *work) for work in works]]

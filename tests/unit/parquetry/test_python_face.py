@@ -13,10 +13,12 @@ import pytest
 import parquetry
 import parquetry.errors
 from parquetry.compiler import errors as compiler_errors
-from parquetry.in_python import in_python
+from parquetry.in_python import in_python, with_texts
 from parquetry.message import Message, command, phrase, run
 from parquetry.project.diagnostics.model import errors
 from parquetry.runtime import errors as runtime_errors
+from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StalePlanError, StaleTimelineError
 from parquetry.runtime.timeline.rereading import retry_stale
 from tests.support.project_folder import ProjectFolder
@@ -175,6 +177,17 @@ def test_several_targets_without_a_choice_are_told_for_python(folder):
 )
 def test_remedies_are_calls_where_python_has_one(text, words):
     assert in_python(text) == words
+
+
+def test_results_have_texts_that_json_takes():
+    value = Message("{command} frees {uri}", command=run("service", "clean", "t"), uri="/t")
+    left = UnpublishedGroup(partition="p", files=1, reason=value)
+    result = with_texts(ClusteringResult(instants=("1",), left_out=(left,), warnings=(value, "plain")))
+    shown = "call Table.clean() frees /t"
+    assert json.dumps(result.warnings) == json.dumps([shown, "plain"])
+    assert (type(result.left_out[0].reason), result.left_out[0].reason) == (str, shown)
+    commit = CommitResult(instant="1", action="commit", operation="upsert", retry_reasons=(value,))
+    assert json.dumps(with_texts(commit).retry_reasons) == json.dumps([shown])
 
 
 def small_table(tmp_path):
