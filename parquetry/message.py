@@ -247,16 +247,6 @@ def in_full(text: Text, writer: Writer | None = None) -> str:
     return text.in_full(writer) if isinstance(text, Message) else text
 
 
-def changed(text: Text, change: Callable[[str], str]) -> Text:
-    """Return the result of ``change``, which is applied to each part of a message separately."""
-    return text.changed(change) if isinstance(text, Message) else change(text)
-
-
-def masked(text: Text, mask: Callable[[Value], Value]) -> Text:
-    """Return the text; in a message, ``mask`` returns the value to show for each that may be personal."""
-    return text.masked(mask) if isinstance(text, Message) else text
-
-
 def message_json(text: Message) -> dict[str, Any]:
     """Return the message as JSON values, which :func:`message_from_json` reads."""
     return {"sentence": text.sentence, "fields": {name: _json(field) for name, field in text.fields.items()}}

@@ -12,7 +12,6 @@ from parquetry.errors import ParquetryError, message_of
 from parquetry.message import (
     Message,
     Value,
-    changed,
     command,
     commands_of,
     in_full,
@@ -80,7 +79,7 @@ def test_copies_are_equal_and_know_their_commands(again):
 
 def test_a_change_reaches_fields_and_words():
     message = Message("table {name}: {rollback}", name="t", rollback=MESSAGE.fields["rollback"])
-    replaced = changed(message, lambda text: text.replace("t", "*"))
+    replaced = message.changed(lambda text: text.replace("t", "*"))
     assert in_full(replaced) == "table *: `parquetry service rollback '*' 'a b'`"
     assert in_full(replaced, lambda _: "X") == "table *: X"
 
