@@ -53,21 +53,18 @@ def _call(words: tuple[str, ...]) -> str | None:  # noqa: PLR0911 - a table
 
 
 def with_texts(outcome: _Outcome) -> _Outcome:
-    """Return the outcome of a call, a dataclass, with a text for each of its messages, with calls in them."""
-    changes: dict[str, Any] = {}
-    for field in fields(outcome):  # type: ignore[arg-type]  # the bound would leak into every caller
-        value = getattr(outcome, field.name)
-        if isinstance(value, Message):
-            changes[field.name] = in_python(value)
-        elif isinstance(value, tuple):
-            changes[field.name] = tuple(map(_with_texts, value))
-    return replace(outcome, **changes)  # type: ignore[type-var]  # as above
+    """Return the outcome of a call with a text for each message in its dataclasses and tuples.
 
-
-def _with_texts(member: Any) -> Any:
-    if isinstance(member, Message):
-        return in_python(member)
-    return with_texts(member) if is_dataclass(member) else member
+    Commands in these texts are calls.
+    """
+    shown: Any = outcome
+    if isinstance(outcome, Message):
+        shown = in_python(outcome)
+    elif isinstance(outcome, tuple):
+        shown = tuple(map(with_texts, outcome))
+    elif is_dataclass(outcome) and not isinstance(outcome, type):
+        shown = replace(outcome, **{f.name: with_texts(getattr(outcome, f.name)) for f in fields(outcome)})
+    return shown  # type: ignore[no-any-return]  # of a message, a text takes its place
 
 
 @contextmanager
