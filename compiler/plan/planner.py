@@ -209,7 +209,7 @@ def _planned_tables(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlannedTable:
-    """What the plan does with a table.
+    """A table with what the plan does to it.
 
     Attributes:
         table: The declared table.

@@ -1,1 +1,1 @@
-"""What a project may decide, open and show: authority, untrusted branches, settings, secrets, masks."""
+"""The rules for what a project may decide, open and show: authority, settings, secrets and masks."""

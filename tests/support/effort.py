@@ -16,7 +16,7 @@ def in_full() -> bool:
 
 
 def examples(count: int) -> int:
-    """How many examples of a law to try of the `count` that the long suites try: a sixth in the short ones."""
+    """Return the number of examples of a law: `count` in the long suites, a sixth of it in the short ones."""
     return count if in_full() else max(count // 6, min(count, 6))
 
 

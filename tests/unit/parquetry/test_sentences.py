@@ -37,7 +37,7 @@ def calls(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def put_together(node: ast.AST) -> bool:
-    """Whether a text is formatted in the expression, outside of a value or a command."""
+    """Return whether a text is formatted in the expression, outside of a value or a command."""
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in OF_ONE_VALUE:
