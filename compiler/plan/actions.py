@@ -24,9 +24,11 @@ from parquetry.compiler.plan.refusals import (
     refuse_renamed,
     refuse_reverting,
     refuse_unallowed,
+    refuse_version,
     with_allow_reason,
 )
 from parquetry.compiler.plan.signatures import SIGNATURE_PATH, refuse_wrong_signature, signature_changes
+from parquetry.compiler.plan.table_versions import restored_version, version_step
 from parquetry.compiler.plan.target_changes import CHANGED
 from parquetry.compiler.security.allowed_settings import recorded_settings
 from parquetry.compiler.workspace.observation import Observation
@@ -38,8 +40,6 @@ from parquetry.runtime.spec.target_settings import EXECUTES, SettingDifference, 
 from parquetry.runtime.table.former_columns import former_columns
 from parquetry.version import VERSION
 
-_TABLE_VERSION = 6
-
 
 def outcome_of(
     workspace: Workspace, table: ResolvedTable, observation: Observation, drifts: Iterable[Drift]
@@ -48,11 +48,13 @@ def outcome_of(
     refusal = refuse_foreign(workspace, table, observation) or refuse_faulty(table, observation)
     refusal = refusal or refuse_wrong_signature(workspace, table, observation)
     refusal = refusal or refuse_renamed(table, observation)
+    refusal = refusal or refuse_version(table, observation)
     if refusal is not None:
         return refusal
     if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):
         return creation(workspace, table, observation)
     restored = (
+        *restored_version(observation, table.spec),
         *restored_columns(drifts, applied=observation.spec, declared=table.spec),
         *restored_properties(observation),
         *changed_target(observation, workspace.project.target.name),
@@ -90,10 +92,11 @@ def creation(
 
     ``observation`` is set if an earlier creation of the table was interrupted; the action finishes it.
     """
+    refused = refuse_version(table, observation)
     entries = workspace.allowed(table)
     plugins = plugin_changes(table.spec, origin=lambda path: str(table.origin(path)))
     plugins = tuple(with_allow_reason(change, entries) for change in plugins)
-    refused = refuse_unallowed(table, plugins)
+    refused = refused or refuse_unallowed(table, plugins)
     return refused or _action(
         workspace, table, observation, plugins, change_class=ChangeClass.CREATE, code="SC001"
     )
@@ -175,10 +178,11 @@ def _steps(
     evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
     is_recorded_anew = any(change.path in ("target", SIGNATURE_PATH) for change in changes)
     is_recorded_anew = is_recorded_anew or bool(_unrecorded_settings(workspace, observation))
+    first = (*first, *version_step(observation, spec), *evolving)
     if observation.spec == spec and observation.is_applied and not is_recorded_anew:
-        return (*first, *evolving)
+        return first
     rewriting = (Step.REWRITE,) if has_rewrite(changes, spec) else ()
-    return (*first, *evolving, Step.RECORD, *rewriting)
+    return (*first, Step.RECORD, *rewriting)
 
 
 def _unrecorded_settings(workspace: Workspace, observation: Observation) -> tuple[SettingDifference, ...]:
@@ -213,6 +217,6 @@ def _requirements(observation: Observation | None) -> Requirements:
         applied_number=applied.number if applied else 0,
         applied_digest=applied.digest if applied else None,
         minimum_parquetry=VERSION,
-        table_version=_TABLE_VERSION,
+        table_version=observation.handle.config.version,
         no_metadata_table=True,
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from parquetry.compiler.plan.model import Change, ChangeClass
+from parquetry.compiler.plan.table_versions import VERSION_PATH, effect_on_readers
 from parquetry.compiler.security.masking import masked_for, masked_sql
 from parquetry.compiler.spec_words import document, flatten, format_size, is_default
 from parquetry.project import ResolvedTable
@@ -30,6 +31,8 @@ CODES = {
     "SC103": "the signature of the applied record is added, replaced or removed",
     "SC201": "a limit, a schedule, a source or another rule changed",
     "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",
+    "SC261": "the table version changed",
+    "SC262": "another program changed the table version; it is changed back",
     "SC301": "a nullable column was added",
     "SC302": "a type was widened",
     "SC303": "a column may be null now",
@@ -56,6 +59,7 @@ CODES = {
     "SC506": "the applied spec differs from the declared one",
     "SC507": "the branch is not trusted, and its base does not name what the table needs",
     "SC508": "no declared key signed the applied record",
+    "SC509": "the table cannot get the declared table version",
     "SC701": "a setting of the target changed",
     "SC702": "a setting that can execute code or redirect rows changed",
     "SC801": "a guardrail denies the change",
@@ -231,6 +235,15 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
             code="SC314",
             change_class=ChangeClass.BREAKING,
             reason="two partitions may already contain the same key",
+        )
+    if path == VERSION_PATH:
+        return Change(
+            path=path,
+            old=old,
+            new=new,
+            code="SC261",
+            change_class=ChangeClass.FORMAT,
+            reason=effect_on_readers(old, new),
         )
     if any(_is_plugin(path, value) for value in (old, new)):
         return Change(

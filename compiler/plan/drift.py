@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from parquetry.compiler.plan.model import Change, ChangeClass
+from parquetry.compiler.plan.table_versions import VERSION_PATH, WRITERS, effect_on_readers
 from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.message import Message, Text, command
@@ -43,6 +44,7 @@ CODES = {
     "DR100": "the table cannot be read or written as it is now",
     "DR101": "a property of the table was changed",
     "DR102": "the applied record, or the table's identity, was changed",
+    "DR103": "the table version was changed",
     "DR201": "a column was added",
     "DR202": "the type of a column was changed",
     "DR203": "a column was dropped",
@@ -58,10 +60,10 @@ RESTORE: Final = "a restore"
 class Drift:
     """One difference between the applied record and the live table.
 
-    ``path`` is ``properties.KEY``, ``columns.NAME``, ``columns.NAME.type``, ``columns.NAME.nullable``,
-    ``files``, ``files.PATH``, ``applied`` or ``table``. ``instant`` is the commit that caused the difference
-    or, for a property, the time in the table's time zone at which the properties were written. ``writer``
-    names the program.
+    ``path`` is ``table_version``, ``properties.KEY``, ``columns.NAME``, ``columns.NAME.type``,
+    ``columns.NAME.nullable``, ``files``, ``files.PATH``, ``applied`` or ``table``. ``instant`` is the commit
+    that caused the difference or, for a property or the table version, the time in the table's time zone at
+    which the properties or the timeline were written. ``writer`` names the program.
 
     Each drift has one of three ways out: `apply` restores it without losing rows (``restorable``), `adopt`
     writes it into the spec (``acceptable``), or the user follows ``remedy``.
@@ -154,6 +156,7 @@ def observed_drift(observation: Observation) -> tuple[Drift, ...]:
     timeline = handle.timeline()
     return (
         *_record(handle),
+        *_version(handle, timeline, spec),
         *_properties(observation, spec),
         *_columns(observation, timeline, spec),
         *_layout(timeline, spec),
@@ -202,6 +205,34 @@ def _signature(observation: Observation, owner: TableOwner | None) -> Iterator[D
         yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=wrong.message)
     except KeyUnavailableError:
         return
+
+
+def _version(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
+    """Yield a drift if another program upgraded or downgraded the table.
+
+    The change of a version writes all files of the timeline anew, so the oldest one has its time.
+    """
+    live = handle.config.version
+    if live == spec.table_version:
+        return
+    written_ms = min((file.modified_ms for file in timeline.files.values()), default=None)
+    effect = effect_on_readers(spec.table_version, live)
+    yield Drift(
+        code="DR103",
+        path=VERSION_PATH,
+        applied=spec.table_version,
+        live=live,
+        instant=None if written_ms is None else format_instant(written_ms, handle.config.timezone),
+        writer=WRITERS.get(live),
+        restorable=True,
+        acceptable=True,
+        remedy=Message(
+            "it {effect}; {apply_command} changes the version back, {adopt_command} declares it",
+            effect=effect or "changes nothing for readers",
+            apply_command=command("apply"),
+            adopt_command=command("adopt", "LOCATION"),
+        ),
+    )
 
 
 def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
@@ -447,6 +478,7 @@ def _live_value(change: Change, columns: Sequence[Column], config: TableConfig) 
         "record_key": list(config.record_key),
         "partition_by": list(config.partition_by),
         "ordering": config.ordering,
+        VERSION_PATH: config.version,
         "partitioning.hive_style": config.hive_style,
         "partitioning.url_encode": config.url_encode,
     }

@@ -29,6 +29,7 @@ class ChangeClass(StrEnum):
     CREATE = "create"
     EVOLVE = "evolve"
     REWRITE = "rewrite"
+    FORMAT = "format"
     BREAKING = "breaking"
     EXECUTES = "executes"
 
@@ -43,6 +44,8 @@ class Step(StrEnum):
 
     CREATE = "create"
     RESTORE = "restore"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
     EVOLVE = "evolve"
     RECORD = "record"
     REWRITE = "rewrite"
@@ -57,7 +60,8 @@ class Change:
     """One field that differs between the declared spec and the applied one.
 
     ``origin`` is the position of the declaration as ``file:line:column``. ``live`` is the value in the live
-    table. ``reason`` says why a change breaks or executes, or why a change exists that no spec declares.
+    table. ``reason`` says why a change breaks or executes, what a changed table version means for readers, or
+    why a change exists that no spec declares.
     ``allowed`` is the reason of the allow entry that permits a breaking or executing change.
     """
 
@@ -77,8 +81,8 @@ class Change:
         return self.change_class in (ChangeClass.BREAKING, ChangeClass.EXECUTES)
 
     @property
-    def undeclared(self) -> Text | None:
-        """The reason for a change that no spec declares; None for declared changes."""
+    def note(self) -> Text | None:
+        """The reason of a change that needs no allow entry, or None."""
         return None if self.needs_allow_entry else self.reason
 
 

@@ -9,6 +9,7 @@ from parquetry.compiler.git.repository import GitWorkTree
 from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, declared_changes
 from parquetry.compiler.plan.forgetting import Undeclared
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarning, RecipeStep, TableAction
+from parquetry.compiler.plan.table_versions import VERSION_PATH, is_possible
 from parquetry.compiler.spec_words import flow
 from parquetry.compiler.workspace.committed import is_declared_since
 from parquetry.compiler.workspace.observation import Observation
@@ -17,7 +18,7 @@ from parquetry.message import Message, Text, phrase
 from parquetry.project import AllowEntry, ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.masking import masked_message
-from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.table_spec import NEW_TABLE_VERSIONS, TableSpec
 from parquetry.runtime.table.signing import RecordFault
 from parquetry.text import shell
 
@@ -228,6 +229,22 @@ def refuse_lost_key(
         reason=f"files.encryption_key: {CODES['SC406']}; files that {key} encrypted could not be read",
         remedy=f"if {key} is a key of the table, add it to files.former_encryption_keys",
         changes=changes,
+    )
+
+
+def refuse_version(table: ResolvedTable, observation: Observation | None) -> Blocked | None:
+    """Return SC509 if a new or live table cannot get its declared table version, else None."""
+    live = None if observation is None else observation.handle.config.version
+    version = table.spec.table_version
+    if is_possible(version, live=live):
+        return None
+    possible = " or ".join(map(str, NEW_TABLE_VERSIONS))
+    has = "no table is created with version" if live is None else f"a table of version {live} cannot get"
+    return _refusal(
+        table,
+        "SC509",
+        reason=f"{VERSION_PATH}: {has} {version}; it is for tables that already have it",
+        remedy=f"declare {VERSION_PATH}: {possible}",
     )
 
 

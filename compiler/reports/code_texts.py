@@ -82,6 +82,25 @@ TEXTS: Mapping[str, CodeText] = {
         "Apply when the cluster has time for it, or declare existing: gradual, so that `run` pays the "
         "debt step by step.",
     ),
+    "SC261": _text(
+        "Applying writes the timeline and the archive in the form of the declared version, then replaces "
+        "hoodie.properties, then deletes the old form. No row is read or written. After a crash the table "
+        "has one version or the other. Readers that do not know the version see the table no more: Athena "
+        "and Redshift read version 6 alone.",
+        "Ask who reads the table. Stop Hudi jobs that write it, apply, and give them the "
+        "hoodie.write.table.version of the table.",
+    ),
+    "SC262": _text(
+        "Another program upgraded or downgraded the table, such as a Hudi 1.x job with its defaults. The "
+        "declared version did not change, so applying gives the table that version again, with all rows "
+        "that were written since.",
+        Message(
+            "{apply_command} changes the version back; set hoodie.write.auto.upgrade=false in the Hudi job. "
+            "To keep the new version, {adopt_command} declares it.",
+            apply_command=command("apply"),
+            adopt_command=command("adopt", "LOCATION"),
+        ),
+    ),
     "SC301": _text(
         "Existing rows have null in the new column. Applying makes an empty commit with the wider schema.",
         _APPLY,
@@ -238,6 +257,11 @@ TEXTS: Mapping[str, CodeText] = {
         "copy, or delete the record, plan and apply again. List an exchanged key under "
         "`applied.former_signing_keys`.",
     ),
+    "SC509": _text(
+        "Version 8 is that of Hudi 1.0, and tables that have it keep it. No table is created with it or "
+        "upgraded to it, as every Hudi that writes it can also write version 6, and newer ones version 9.",
+        "Declare the version that the table has, 6, or 9.",
+    ),
     "SC601": _text(
         "The allow entry names a change that this plan does not contain: it was applied, or the code or "
         "the table is mistyped. If the entry stays, it allows the next such change without a review.",
@@ -285,6 +309,17 @@ TEXTS: Mapping[str, CodeText] = {
         "plans, applies or runs anything by it.",
         "Find out who wrote it. Restore the file from a copy; or delete an applied record, then plan and "
         "apply again.",
+    ),
+    "DR103": _text(
+        "Another program upgraded or downgraded the table: Hudi 1.x does so at its first write, unless "
+        "hoodie.write.auto.upgrade is false. Readers that do not know the version see the table no more, and "
+        "`run` stops.",
+        Message(
+            "{apply_command} changes the version back, and keeps all rows. {adopt_command} declares it "
+            "instead.",
+            apply_command=command("apply"),
+            adopt_command=command("adopt", "LOCATION"),
+        ),
     ),
     "DR201": _text(
         "Another program committed a schema with an additional column. Writes of parquetry keep it and "

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.plan.drift import Drift, table_drift
 from parquetry.compiler.security.allowed_settings import recorded_settings
-from parquetry.compiler.spec_files.edit import with_column, with_nullable, with_type
+from parquetry.compiler.spec_files.edit import with_column, with_nullable, with_type, with_version
+from parquetry.compiler.spec_files.yaml import VERSION
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
@@ -109,8 +110,11 @@ def _record(
 
 
 def _edited(name: str, text: str, found: tuple[Drift, ...], live: dict[str, Column]) -> str:
-    """Return a table's file with its columns changed to the live ones, as far as they drifted."""
+    """Return a table's file with its version and columns changed to the live ones, as far as they drifted."""
     for drift in found:
+        if drift.path == VERSION:
+            text = with_version(text, drift.live, file=name)
+            continue
         _, column, *attribute = drift.path.split(".")
         if not attribute:
             text = with_column(text, live[column], file=name)

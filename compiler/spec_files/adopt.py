@@ -13,7 +13,14 @@ from parquetry.compiler.plan.target_changes import check_allowed
 from parquetry.compiler.security.allowed_settings import recorded_settings
 from parquetry.compiler.spec_files.accept_drift import Acceptance, accept_drift
 from parquetry.compiler.spec_files.hudi_options import settings_of
-from parquetry.compiler.spec_files.yaml import LAYERED, missing_settings, structure, table_text, with_settings
+from parquetry.compiler.spec_files.yaml import (
+    LAYERED,
+    VERSION,
+    missing_settings,
+    structure,
+    table_text,
+    with_settings,
+)
 from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
@@ -120,13 +127,14 @@ def _adopt(
     if os.path.lexists(file):
         raise UsageError("tables/{name}.yml exists; give the table another name with --name", name=name)
     timeline = handle.timeline()
-    wanted = _with_required_keys(replace(handle.effective_spec(timeline), name=name))
+    wanted = replace(handle.effective_spec(timeline), name=name, table_version=handle.config.version)
+    wanted = _with_required_keys(wanted)
     document = structure(wanted, location=declared_location(workspace, place, name))
     recorded = {} if handle.spec else settings_of(_recorded_options(handle))
     try:
         recorded, left_out = _passing_settings(reload, file, document, recorded)
         document = with_settings(document, recorded)
-        sections = LAYERED if handle.spec else ("partitioning",)
+        sections = LAYERED if handle.spec else ("partitioning", VERSION)
         table, settings = _write_until_resolved(reload, file, document, wanted, sections)
         ref = adopt_table(
             handle.store,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from parquetry.compiler.errors import UnacceptableDriftError
-from parquetry.compiler.spec_files.yaml import column_entry
+from parquetry.compiler.spec_files.yaml import KEY_ORDER, VERSION, column_entry
 from parquetry.compiler.spec_words import flow
 from parquetry.project.diagnostics.source import LINE_END, Position, SourceText
 from parquetry.project.yaml.document import Node, Path, parse_text
@@ -40,6 +40,17 @@ def with_type(text: str, column: Column, *, file: str) -> str:
 def with_nullable(text: str, name: str, *, file: str) -> str:
     """Return the text with a nullable column."""
     return _replaced(text, _column(text, name, file).children["nullable"], "true")
+
+
+def with_version(text: str, version: int, *, file: str) -> str:
+    """Return the text with a table version, in the place of the declared one or after the keys before it."""
+    root = parse_text(SourceText(path=file, text=text)).root
+    assert root is not None, "the file is valid"
+    if VERSION in root.children:
+        return with_values(text, {(VERSION,): str(version)}, file=file)
+    before = KEY_ORDER[: KEY_ORDER.index(VERSION)]
+    after = next(key for key in reversed(before) if key in root.children)
+    return with_keys(text, {VERSION: str(version)}, after=after, file=file)
 
 
 def with_values(text: str, values: Mapping[Path, str], *, file: str) -> str:

@@ -39,7 +39,7 @@ def hudi_options(spec: TableSpec) -> HudiOptions:
     return HudiOptions(
         options={
             **_identity(spec),
-            **_guards(),
+            **_guards(spec),
             **_sizing(spec),
             **_files(spec),
             **_retention(spec.retention),
@@ -74,11 +74,11 @@ def _identity(spec: TableSpec) -> dict[str, str]:
     return {key: value for key, value in options.items() if value or key not in empty}
 
 
-def _guards() -> dict[str, str]:
+def _guards(spec: TableSpec) -> dict[str, str]:
     """Return the options that keep the table readable and writable for others: see docs/how-to/hudi.md."""
     return {
         "hoodie.metadata.enable": "false",
-        "hoodie.write.table.version": "6",
+        "hoodie.write.table.version": str(spec.table_version),
         "hoodie.write.auto.upgrade": "false",
         "hoodie.datasource.write.row.writer.enable": "false",
     }

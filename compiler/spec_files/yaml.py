@@ -15,9 +15,9 @@ from parquetry.runtime.spec.table_spec import Column, Query, Source, TableSpec, 
 
 _LINE: Final = 100
 _HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}
-_ORDER: Final = (
+KEY_ORDER: Final = (
     *("apiVersion", "kind", "name", "description", "owner", "tags", "location", "moved", "columns"),
-    *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "policy"),
+    *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "table_version", "policy"),
     *("sizing", "clustering", "retention", "files", "sources", "queries", "tests"),
 )
 _SOURCE_KEYS: Final = (
@@ -25,7 +25,8 @@ _SOURCE_KEYS: Final = (
     *("bad_files", "ingest_again", "removed_rows", "file_order", "ties", "encryption_keys"),
 )
 _NULLABLE: Final = "retention.clean.keep_commits"
-LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning")
+VERSION: Final = "table_version"
+LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning", VERSION)
 
 
 def structure(spec: TableSpec, *, location: str | Mapping[str, str] | None) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def table_text(document: Mapping[str, Any]) -> str:
 
     Columns and sources take one line each, and long mappings one line per key.
     """
-    keys = sorted(document, key=_ORDER.index)
+    keys = sorted(document, key=KEY_ORDER.index)
     text = "".join(_entry(key, document[key]) for key in keys)
     return canonical(SourceText(path=f"{document['name']}.yml", text=text))
 

@@ -25,7 +25,9 @@ from parquetry.runtime.spec.table_spec import Extra, KeyScope, Source, TableSpec
 from parquetry.runtime.spec.types import ColumnType
 
 _SECTIONS = ("sizing", "clustering", "retention", "files")
-_FROM_DEFAULTS = (*_SECTIONS, "owner", "tags", "key_scope", "partitioning")
+_VERSION = "table_version"
+_FROM_DEFAULTS = (*_SECTIONS, _VERSION, "owner", "tags", "key_scope", "partitioning")
+_FROM_POLICY = (*_SECTIONS, _VERSION)
 _FROM_OVERRIDES = ("sizing", "clustering", "retention", "tags")
 
 
@@ -162,6 +164,7 @@ def resolve(file: SpecFile, context: ResolutionContext) -> Resolution | None:
             queries=tuple(settings.query(entry) for entry in value.get("queries", ())),
             tests=tuple(test for entry in value.get("tests", ()) if (test := table_test(entry))),
         ),
+        table_version=value[_VERSION],
     )
     table = ResolvedTable(
         spec=spec,
@@ -203,13 +206,14 @@ def _parts(
     """Return the layers of a table, the weakest first, and the paths of their missing parts."""
     parts = [LayerValues(layer=Layer.BUILT_IN, value=settings.built_in_settings())]
     incomplete = set(file.incomplete)
-    sections: set[DocumentPath] = {(section,) for section in _SECTIONS}
+    sections: set[DocumentPath] = {(section,) for section in _FROM_POLICY}
     project = context.project
     if project is None:
         incomplete |= sections
     else:
         parts.append(section(Layer.DEFAULTS, project, ("defaults",), _FROM_DEFAULTS))
         incomplete |= _below(project.incomplete, ("defaults",))
+        parts.append(section(Layer.TARGET, project, ("targets", context.target), (_VERSION,)))
     policy = file.value.get("policy")
     if policy is not None and policy not in context.policies:
         incomplete |= sections
@@ -223,7 +227,7 @@ def _parts(
         if named is None:
             incomplete |= sections
         else:
-            parts.append(section(Layer.POLICY, named, (), _SECTIONS))
+            parts.append(section(Layer.POLICY, named, (), _FROM_POLICY))
             incomplete |= named.incomplete
     parts.append(_table_layer(file, context.target))
     if context.targets:

@@ -26,6 +26,7 @@ class Layer(StrEnum):
 
     BUILT_IN = "default"
     DEFAULTS = "defaults"
+    TARGET = "target"
     POLICY = "policy"
     TABLE = "table"
     OVERRIDES = "overrides"

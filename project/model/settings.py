@@ -39,8 +39,9 @@ from parquetry.runtime.spec.table_spec import (
 def built_in_settings() -> Mapping[str, Any]:
     """Return the built-in layer of every table, from the defaults in the schemas."""
     sections = ("sizing", "clustering", "retention", "files", "partitioning")
+    defaults = built_in(Kind.TABLE)
     return {section: built_in(Kind.TABLE, section) for section in sections} | {
-        "key_scope": built_in(Kind.TABLE)["key_scope"]
+        key: defaults[key] for key in ("key_scope", "table_version")
     }
 
 

@@ -102,10 +102,13 @@ def _required(names: list[str], _: object) -> Accepts:
     return lambda value: type(value) is not dict or wanted <= value.keys()
 
 
-def _enum(words: list[str], _: object) -> Accepts:
-    assert all(isinstance(word, str) for word in words), "texts: numbers and flags may be equal"
+def _enum(words: list[str] | list[int], schema: Mapping[str, Any]) -> Accepts:
+    kinds = {type(word) for word in words}
+    assert kinds == {str} or (kinds == {int} and schema.get("type") == "integer"), (
+        "texts, or whole numbers with their type: numbers and flags may be equal"
+    )
     wanted = frozenset(words)
-    return lambda value: type(value) is str and value in wanted
+    return lambda value: type(value) in kinds and value in wanted
 
 
 def _unique(demand: bool, _: object) -> Accepts:  # noqa: FBT001 - the keyword's value
@@ -137,7 +140,7 @@ def _at_most(kind: type[_Sized], demand: int) -> Accepts:
 
 
 _KEYWORDS: Final[Mapping[str, Callable[[Any, Any], Accepts]]] = {
-    "const": lambda word, _: _enum([word], _),
+    "const": lambda word, schema: _enum([word], schema),
     "enum": _enum,
     "if": _condition,
     "items": _items,

@@ -142,7 +142,7 @@ def _localise(node: Any, kind: Kind, found: dict[str, Any]) -> Any:
         return node
     local = {key: _localise(value, kind, found) for key, value in node.items() if key != "$defs"}
     if "enum" in local and "description" in local:
-        words = {"enum": local.pop("enum")}
+        words = {key: local.pop(key) for key in ("enum", "type") if key in local}
         local |= {"if": {"type": "string", "pattern": _TEMPLATE}, "then": {}, "else": words}
     if "$ref" in node:
         owner, name, target = _definition(node["$ref"], kind)

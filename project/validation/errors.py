@@ -222,7 +222,10 @@ def _missing_key(failure: _Failure, path: Path) -> Iterator[_Message]:
 
 
 def _not_among(failure: _Failure, path: Path) -> Iterator[_Message]:
-    words = list(failure.demand) if failure.keyword == "enum" else [failure.demand]
+    demand = failure.demand if failure.keyword == "enum" else [failure.demand]
+    if "type" in failure.schema and type(failure.instance) not in map(type, demand):
+        return  # a finding about the type says so
+    words = [str(word) for word in demand]
     choice = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
     guess = isinstance(failure.instance, str) and len(words) > 1
     near = did_you_mean(failure.instance, words) if guess else None

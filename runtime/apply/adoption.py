@@ -164,6 +164,7 @@ def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
         "record_key": config.record_key,
         "ordering": config.ordering,
         "partition_by": config.partition_by,
+        "table_version": config.version,
         **({"hive_style": config.hive_style, "url_encode": config.url_encode} if config.partition_by else {}),
     }
     for name, value in stored.items():

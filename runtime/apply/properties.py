@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.spec.job import TableOwner
@@ -12,7 +12,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import read_identity
 from parquetry.runtime.table.config import TIMEZONE_KEY, TableConfig
-from parquetry.runtime.table.creation import table_properties
+from parquetry.runtime.table.creation import fields_of, table_properties
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
@@ -21,17 +21,25 @@ from parquetry.runtime.table.properties import (
     read_table_properties,
     update_table_properties,
 )
+from parquetry.runtime.table.version_properties import (
+    GENERATOR_CLASS_KEY,
+    GENERATOR_TYPE_KEY,
+    ORDERING_KEY,
+    PARTITIONS_KEY,
+    PRECOMBINE_KEY,
+    generator_property,
+    new_properties,
+    ordering_key,
+    required_properties,
+)
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 _KEYS = "hoodie.table.recordkey.fields"
-_ORDERING = "hoodie.table.precombine.field"
-_PARTITIONS = "hoodie.table.partition.fields"
 _HIVE = "hoodie.datasource.write.hive_style_partitioning"
 _ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
-_GENERATOR = "hoodie.table.keygenerator.class"
 
-_OTHER_SPELLING = {_ORDERING: "hoodie.table.ordering.fields"}
-"""Hudi 1.x's names of properties, which would take precedence over the restored ones."""
+_OTHER_SPELLING = {PRECOMBINE_KEY: ORDERING_KEY, ORDERING_KEY: PRECOMBINE_KEY}
+"""The names of properties in other table versions, which could take precedence over the restored ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +55,8 @@ def property_drift(handle: TableHandle, spec: TableSpec) -> tuple[PropertyDrift,
     """Return the properties of an applied table that another program has changed, sorted by key.
 
     The meanings are compared, so that the names of Hudi 0.x and 1.x are equal. For a table that parquetry
-    created, all properties are known; for an adopted table, those that its spec repeats.
+    created, all properties are known; for an adopted table, those that its spec repeats. A table whose
+    version differs from the spec is compared with the properties of its own version.
     """
     identity = read_identity(handle.store)
     raw = read_table_properties(handle.store)
@@ -64,15 +73,17 @@ def differing_properties(
     ``made_with`` is the spec with which parquetry created the table, or None for an adopted table. ``uri``
     is the table's URI, for messages.
     """
-    live, expected = TableConfig.from_properties(raw, location=uri), _expected(spec, made_with)
+    live = TableConfig.from_properties(raw, location=uri)
+    expected = _expected(spec, made_with, version=live.version)
     expected_config = TableConfig.from_properties({**raw, **expected}, location=uri)
     has_same_meaning: Mapping[str, bool] = {
         _KEYS: live.record_key == spec.record_key,
-        _ORDERING: live.ordering_fields == ((spec.ordering,) if spec.ordering else ()),
-        _PARTITIONS: live.partition_by == spec.partition_by,
+        **dict.fromkeys(_OTHER_SPELLING, live.ordering_fields == ((spec.ordering,) if spec.ordering else ())),
+        PARTITIONS_KEY: live.partition_by == spec.partition_by,
         _HIVE: live.hive_style == spec.hive_style,
         _ENCODE: live.url_encode == spec.url_encode,
-        _GENERATOR: live.key_generator == expected_config.key_generator,
+        GENERATOR_CLASS_KEY: live.key_generator == expected_config.key_generator,
+        GENERATOR_TYPE_KEY: live.key_generator == expected_config.key_generator,
     }
     return tuple(
         PropertyDrift(key=key, applied=value or None, live=raw.get(key))
@@ -99,20 +110,30 @@ def restore_properties(
         )
 
 
-def _expected(spec: TableSpec, made_with: TableSpec | None) -> dict[str, str]:
-    """Return the expected properties by key; an empty text means that the property must be absent."""
+def _expected(spec: TableSpec, made_with: TableSpec | None, *, version: int) -> dict[str, str]:
+    """Return the expected properties by key; an empty text means that the property must be absent.
+
+    Args:
+        spec: The applied spec.
+        made_with: The spec with which parquetry created the table, or None for an adopted table.
+        version: The version of the live table.
+    """
+    fields = fields_of(spec)
+    required = required_properties(version, fields)
     expected = {
         _KEYS: ",".join(spec.record_key),
-        _ORDERING: spec.ordering or "",
-        _PARTITIONS: ",".join(spec.partition_by),
+        ordering_key(version): spec.ordering or "",
+        PARTITIONS_KEY: required.get(PARTITIONS_KEY, ""),
     }
     if spec.partition_by:
         expected |= {_HIVE: boolean_text(value=spec.hive_style), _ENCODE: boolean_text(value=spec.url_encode)}
     if made_with is not None:
-        known = table_properties(made_with)
-        del known[CHECKSUM_KEY]
-        expected = known | expected
-        expected[_GENERATOR] = choose_key_generator(spec.record_key, spec.partition_by).class_name
+        known = table_properties(replace(made_with, table_version=version))
+        # A table that got its version by a change may have other values of these.
+        for key in (CHECKSUM_KEY, *(new_properties(version, fields).keys() - required.keys())):
+            known.pop(key, None)
+        generator = choose_key_generator(spec.record_key, spec.partition_by)
+        expected = known | required | expected | generator_property(version, generator)
     return expected
 
 

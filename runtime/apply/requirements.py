@@ -142,8 +142,8 @@ def _check_format(store: ObjectStore, requirements: Requirements, raw: Mapping[s
     version = raw.get(_VERSION_KEY)
     if requirements.table_version is not None and version != str(requirements.table_version):
         raise StalePlanError(
-            "{table}: {property} is {found}, but {expected} was expected: Hudi has upgraded "
-            "the table; downgrade it with Hudi, then plan again",
+            "{table}: {property} is {found}, but {expected} was expected: another program has changed the "
+            "version of the table; plan again",
             table=store.uri,
             property=_VERSION_KEY,
             found=version,

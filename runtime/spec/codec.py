@@ -25,8 +25,15 @@ from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 MAX_DEPTH: Final = 200
 """The maximum number of nested objects and lists of a JSON text. Each nested struct takes four."""
 
-_OMITTED: Final = "parquetry.unless_none"
-OMIT_EMPTY: Final = MappingProxyType({_OMITTED: True})
+_OMITTED: Final = "parquetry.omitted"
+
+
+def omit(*values: object) -> Mapping[str, Any]:
+    """Return the metadata of a field that is omitted from JSON while it has one of the values."""
+    return MappingProxyType({_OMITTED: values})
+
+
+OMIT_EMPTY: Final = omit(None, ())
 """The metadata of a field that is omitted from JSON while it is None or an empty tuple."""
 
 _TOO_DEEP: Final = f"it has more than {MAX_DEPTH} levels of objects and lists"
@@ -79,8 +86,8 @@ def to_json_value(value: Any, *, messages: bool = False) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {
             name: to_json_value(getattr(value, name), messages=messages)
-            for name, may_be_omitted in _written_fields(type(value))
-            if not (may_be_omitted and getattr(value, name) in (None, ()))
+            for name, omitted in _written_fields(type(value))
+            if not (omitted and getattr(value, name) in omitted)
         }
     if isinstance(value, StrEnum) or (isinstance(value, Message) and not messages):
         return str(value)
@@ -92,9 +99,9 @@ def to_json_value(value: Any, *, messages: bool = False) -> Any:
 
 
 @cache
-def _written_fields(record: type) -> tuple[tuple[str, bool], ...]:
-    """Return the names of the fields, and for each whether JSON omits it while it is empty."""
-    return tuple((field.name, bool(field.metadata.get(_OMITTED))) for field in fields(record))
+def _written_fields(record: type) -> tuple[tuple[str, tuple[object, ...]], ...]:
+    """Return the names of the fields, each with the values that JSON omits."""
+    return tuple((field.name, field.metadata.get(_OMITTED, ())) for field in fields(record))
 
 
 def parsed_json(content: bytes | str) -> Any:

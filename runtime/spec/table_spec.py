@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.spec.clustering import ClusteringSpec
-from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief, from_json_value, to_json_value
+from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief, from_json_value, omit, to_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.types import parse_type
 
@@ -58,6 +58,12 @@ class BloomFilter(StrEnum):
     ALWAYS_TRUE = "always_true"
     EXACT = "exact"
 
+
+DEFAULT_TABLE_VERSION: Final = 6
+TABLE_VERSIONS: Final = (6, 8, 9)
+"""The versions of Hudi's table format that a table can have."""
+NEW_TABLE_VERSIONS: Final = (6,)
+"""The versions that a table can be created with or upgraded to."""
 
 EXACT_FILTER_BYTES: Final = 431_380
 """The size in a file of an exact filter for up to 60,000 keys. A filter for more keys takes twice that."""
@@ -191,6 +197,7 @@ class TableSpec(Brief):
     """A resolved table.
 
     The fields of ``record_key`` may be dotted (nested). Without any, the table is append-only.
+    ``table_version`` is one of :data:`TABLE_VERSIONS`.
     """
 
     name: str
@@ -206,6 +213,7 @@ class TableSpec(Brief):
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     sources: tuple[Source, ...] = ()
     extra: Extra = field(default_factory=Extra)
+    table_version: int = field(default=DEFAULT_TABLE_VERSION, metadata=omit(DEFAULT_TABLE_VERSION))
 
     @property
     def clustering(self) -> ClusteringSpec:

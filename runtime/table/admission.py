@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from parquetry.message import Message
+from parquetry.message import Message, command
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.spec.key_generator import KeyGenerator
 from parquetry.runtime.table.admission_to_read import check_readable
@@ -50,12 +50,28 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
         check_signed(handle.store.uri, handle.record_signature, handle.owner.keys, signs=handle.owner.signs)
     check_declared_spec(handle.store.uri, handle.owner, handle.applied, handle.spec)
     check_readable(handle.store, handle.config)
+    _check_version(handle)
     for problem in writing_problems(handle.config):
         raise UnsupportedTableError("{table}: {reason}", table=handle.store.uri, reason=problem)
     _check_schema(handle, timeline)
     ahead = ahead_ms(timeline, handle.config.timezone, now_ms)
     if ahead > MAX_CLOCK_SKEW_MS:
         raise UnsupportedTableError(_future_instant(handle, timeline, ahead))
+
+
+def _check_version(handle: TableHandle) -> None:
+    """Raise UnsupportedTableError if a job would write to a table whose version another program changed."""
+    is_job = handle.owner is not None and handle.owner.rules is not None
+    if is_job and handle.spec is not None and handle.spec.table_version != handle.config.version:
+        raise UnsupportedTableError(
+            "{table}: its version is {found}, but {applied} is applied: another program has changed it; "
+            "{plan_command} and {apply_command} change it back",
+            table=handle.store.uri,
+            found=handle.config.version,
+            applied=handle.spec.table_version,
+            plan_command=command("plan"),
+            apply_command=command("apply"),
+        )
 
 
 def ahead_ms(timeline: Timeline, timezone: Timezone, now_ms: int) -> int:

@@ -23,12 +23,12 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.key_generator import choose_key_generator
 from parquetry.runtime.spec.rules import Rule, broken_references, check_columns, check_new_columns
-from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.table_spec import NEW_TABLE_VERSIONS, TABLE_VERSIONS, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.open import probe_put_if_absent
 from parquetry.runtime.table.applied import TableIdentity, check_faults, read_identity
-from parquetry.runtime.table.config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
+from parquetry.runtime.table.config import COPY_ON_WRITE, TIMEZONE_KEY
 from parquetry.runtime.table.partition_metadata import partition_metadata_path
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
@@ -38,6 +38,7 @@ from parquetry.runtime.table.properties import (
     read_table_properties,
     table_checksum,
 )
+from parquetry.runtime.table.version_properties import Fields, new_properties
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import (
@@ -142,26 +143,26 @@ def table_properties(spec: TableSpec) -> dict[str, str]:
     properties = {
         "hoodie.table.name": spec.name,
         "hoodie.table.type": COPY_ON_WRITE,
-        "hoodie.table.version": str(TABLE_VERSION),
-        "hoodie.timeline.layout.version": str(TIMELINE_LAYOUT),
         TIMEZONE_KEY: str(Timezone.UTC),
-        "hoodie.archivelog.folder": "archived",
         "hoodie.table.base.file.format": "PARQUET",
-        "hoodie.table.keygenerator.class": choose_key_generator(
-            spec.record_key, spec.partition_by
-        ).class_name,
         "hoodie.datasource.write.hive_style_partitioning": boolean_text(value=spec.hive_style),
         "hoodie.datasource.write.partitionpath.urlencode": boolean_text(value=spec.url_encode),
         "hoodie.datasource.write.drop.partition.columns": "false",
     }
-    optional = {
-        "hoodie.table.recordkey.fields": ",".join(spec.record_key),
-        "hoodie.table.precombine.field": spec.ordering or "",
-        "hoodie.table.partition.fields": ",".join(spec.partition_by),
-    }
-    properties |= {key: value for key, value in optional.items() if value}
+    if spec.record_key:
+        properties["hoodie.table.recordkey.fields"] = ",".join(spec.record_key)
+    properties |= new_properties(spec.table_version, fields_of(spec))
     properties[CHECKSUM_KEY] = table_checksum(properties)
     return properties
+
+
+def fields_of(spec: TableSpec) -> Fields:
+    """Return the parts of a new table that the table versions spell differently."""
+    return Fields(
+        ordering=(spec.ordering,) if spec.ordering else (),
+        partition_by=spec.partition_by,
+        generator=choose_key_generator(spec.record_key, spec.partition_by),
+    )
 
 
 def check_new_spec(spec: TableSpec) -> None:
@@ -170,6 +171,13 @@ def check_new_spec(spec: TableSpec) -> None:
         raise InvalidDataError(
             "table name {name!r}: use ASCII letters, digits, '_', '-' and '.', which every reader accepts",
             name=spec.name,
+        )
+    if spec.table_version not in NEW_TABLE_VERSIONS:
+        raise InvalidDataError(
+            "table {table}: no table is created with table version {version}; choose {versions}",
+            table=spec.name,
+            version=spec.table_version,
+            versions=" or ".join(map(str, NEW_TABLE_VERSIONS)),
         )
     check_new_columns(spec.columns)
     check_spec(spec)
@@ -183,6 +191,13 @@ def check_spec(spec: TableSpec) -> None:
     """
     if not spec.columns:
         raise InvalidDataError("table {table}: a table needs a column", table=spec.name)
+    if spec.table_version not in TABLE_VERSIONS:
+        raise InvalidDataError(
+            "table {table}: there is no table version {version}; choose one of {versions}",
+            table=spec.name,
+            version=spec.table_version,
+            versions=[*TABLE_VERSIONS],
+        )
     check_columns(spec.columns)
     _check_references(spec, (Rule.MISSING, Rule.WITHIN_STRUCT))
 

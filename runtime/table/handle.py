@@ -138,6 +138,7 @@ class TableHandle:
             partition_by=self.config.partition_by,
             hive_style=self.config.hive_style,
             url_encode=self.config.url_encode,
+            table_version=self.config.version,
         )
 
     def schema_json(self, timeline: Timeline, columns: Iterable[Column]) -> str:

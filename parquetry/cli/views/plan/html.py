@@ -84,7 +84,8 @@ def render_html(plan: PlanDocument) -> str:
 def _tone(plan: PlanDocument) -> Tone:
     if plan.intent.blocked or any(map(is_breaking, plan.intent.actions)):
         return Tone.BAD
-    return Tone.WARN if plan.evidence.warnings or plan.intent.authority else Tone.GOOD
+    converts = any(action.change_class is ChangeClass.FORMAT for action in plan.intent.actions)
+    return Tone.WARN if plan.evidence.warnings or plan.intent.authority or converts else Tone.GOOD
 
 
 def _facts(plan: PlanDocument) -> Iterator[tuple[str, str | Verbatim]]:

@@ -67,7 +67,9 @@ def is_breaking(action: TableAction) -> bool:
 def _reach(plan: PlanDocument) -> str:
     classes = [action.change_class for action in plan.intent.actions]
     breaking, executing = classes.count(ChangeClass.BREAKING), classes.count(ChangeClass.EXECUTES)
+    converted = classes.count(ChangeClass.FORMAT)
     parts = [f"{breaking} breaking"] if breaking else ["none breaking"]
+    parts += [f"{converted} to another table version"] if converted else []
     parts += [f"{executing} executing other code"] if executing else []
     return ", ".join(parts)
 

@@ -246,8 +246,8 @@ def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:
         else:
             yield from _wrapped(text, hang=4)
             yield f"        {paint.dim(place)}"
-        if change.undeclared is not None:
-            yield from _wrapped(in_full(change.undeclared), indent=8)
+        if change.note is not None:
+            yield from _wrapped(in_full(change.note), indent=8)
         if change.allowed is not None:
             yield from _wrapped(f"allowed: {change.allowed}", indent=8)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, TableFigures
@@ -80,23 +80,21 @@ def _tables_text(tables: tuple[str, ...]) -> str:
     return f"apply records it in {count(len(tables), 'table')}: {names}"
 
 
+_STEPS: Final[Mapping[Step, str]] = {
+    Step.CREATE: "creates the table",
+    Step.RESTORE: "restores the properties",
+    Step.UPGRADE: "upgrades the table to its declared version",
+    Step.DOWNGRADE: "downgrades the table to its declared version",
+    Step.EVOLVE: "commits the schema",
+    Step.RECORD: "records the spec",
+    Step.REWRITE: "rewrites the files that are due by the policy",
+    Step.FORGET: "records that the table is no longer declared; its data stays",
+}
+
+
 def step_line(step: Step) -> str:
     """Return the effect of a step of apply."""
-    match step:
-        case Step.CREATE:
-            return "creates the table"
-        case Step.RESTORE:
-            return "restores the properties"
-        case Step.EVOLVE:
-            return "commits the schema"
-        case Step.RECORD:
-            return "records the spec"
-        case Step.REWRITE:
-            return "rewrites the files that are due by the policy"
-        case Step.FORGET:
-            return "records that the table is no longer declared; its data stays"
-        case _:
-            assert_never(step)
+    return _STEPS[step]
 
 
 def steps_line(action: TableAction) -> str:
@@ -359,8 +357,8 @@ def change_text(change: Change) -> str:
 def change_notes(change: Change) -> list[str]:
     """Return what to show of a change besides its values: code, reason, permission and live value."""
     notes = [change.code] if change.needs_allow_entry else []
-    if change.undeclared is not None:
-        notes.append(in_full(change.undeclared))
+    if change.note is not None:
+        notes.append(in_full(change.note))
     if change.allowed is not None:
         notes.append(f"allowed: {change.allowed}")
     if change.live not in (None, change.old, change.new):

@@ -605,6 +605,30 @@ def test_findings_in_the_vars_of_any_target_are_found_at_every_target(tmp_path):
         assert "variable 'kep' of target 'prod' has no value at dev; did you mean 'keep'?" in found[1].message
 
 
+def test_a_table_version_comes_from_the_table_its_policy_the_target_or_the_defaults(tmp_path):
+    policy = "apiVersion: parquetry/v1\nkind: policy\nname: new\ntable_version: 9\n"
+    at_target = PROJECT.replace("warehouse:", "table_version: 8, warehouse:", 1)
+    defaults = at_target + "defaults: {table_version: 9}\n"
+    files = {"policies/new.yml": policy, "parquetry.yml": at_target}
+
+    def version(more, **changed):
+        root = write_project(tmp_path, files | {"tables/flights.yml": TABLE + more} | changed)
+        loaded = project.load(root)
+        assert loaded.diagnostics == ()
+        (table,) = loaded.tables
+        return table.spec.table_version, str(table.origin("table_version")).partition(":")[0]
+
+    assert version("policy: new\ntable_version: 6\n") == (6, "tables/flights.yml")
+    assert version("policy: new\n") == (9, "policies/new.yml")
+    assert version("") == (8, "parquetry.yml")
+    assert version("", **{"parquetry.yml": defaults}) == (8, "parquetry.yml")
+    assert version("", **{"parquetry.yml": PROJECT + "defaults: {table_version: 9}\n"}) == (
+        9,
+        "parquetry.yml",
+    )
+    assert version("", **{"parquetry.yml": PROJECT}) == (6, "default")
+
+
 @pytest.mark.parametrize(
     ("more", "warned"),
     [
