@@ -3,7 +3,9 @@
 A short notation lists the records: ``?T`` is a union with null whose default is null, ``T = x`` has a
 default, ``int|null = 1`` is a union whose first branch gives the default. Each schema defines a nested record
 where it is first used, as Avro requires. Every string has ``avro.java.string``, without which Hudi 1.2 cannot
-read an archive log. Source: hudi-common/src/main/avro of Hudi 0.15.
+read an archive log. Some records of Hudi have two forms under one name: ``commit/`` marks the form in the
+commits of layout 2, and the other one is in the archive log. Source: hudi-common/src/main/avro of Hudi 0.15,
+for the commits of layout 2 of Hudi 1.2.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import json
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, ClassVar, Final, Self
 
 import fastavro
@@ -23,7 +25,7 @@ import fastavro.schema
 from parquetry.errors import message_of
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.quoting import quoted_library_text
-from parquetry.runtime.spec.codec import MAX_DEPTH
+from parquetry.runtime.spec.codec import MAX_DEPTH, parsed_json
 
 NAMESPACE: Final = "org.apache.hudi.avro.model"
 
@@ -126,6 +128,28 @@ _RECORDS: Final[Mapping[str, str]] = {
         indexPartitionInfos: ?array<HoodieIndexPartitionInfo>""",
     "HoodieIndexPartitionInfo": """
         version: int|null = 1; metadataPartitionPath: ?string; indexUptoInstant: ?string""",
+    # commits of layout 2
+    "commit/HoodieCommitMetadata": """
+        partitionToWriteStats: ?map<array<commit/HoodieWriteStat>>; compacted: ?boolean;
+        extraMetadata: ?map<string>; version: int|null = 1; operationType: ?string""",
+    "commit/HoodieReplaceCommitMetadata": """
+        partitionToWriteStats: ?map<array<commit/HoodieWriteStat>>; compacted: ?boolean;
+        extraMetadata: ?map<string>; version: int|null = 1; operationType: ?string;
+        partitionToReplaceFileIds: ?map<array<string>>""",
+    "commit/HoodieWriteStat": """
+        fileId: ?string; path: ?string; prevCommit: ?string; numWrites: ?long; numDeletes: ?long;
+        numUpdateWrites: ?long; totalWriteBytes: ?long; totalWriteErrors: ?long; partitionPath: ?string;
+        totalLogRecords: ?long; totalLogFiles: ?long; totalUpdatedRecordsCompacted: ?long;
+        numInserts: ?long; totalLogBlocks: ?long; totalCorruptLogBlock: ?long; totalRollbackBlocks: ?long;
+        fileSizeInBytes: ?long; logVersion: ?int; logOffset: ?long; baseFile: ?string;
+        logFiles: ?array<string>; cdcStats: ?map<long>; prevBaseFile: ?string; minEventTime: ?long;
+        maxEventTime: ?long; runtimeStats: ?commit/HoodieRuntimeStats; totalLogFilesCompacted: ?long;
+        totalLogReadTimeMs: ?long; totalLogSizeCompacted: ?long; tempPath: ?string; numUpdates: ?long""",
+    "commit/HoodieRuntimeStats": "totalScanTime: ?long; totalCreateTime: ?long; totalUpsertTime: ?long",
+    # the archive of layout 2
+    "HoodieLSMTimelineInstant": """
+        instantTime: ?string; completionTime: ?string; action: ?string; metadata: ?bytes; plan: ?bytes;
+        version: int = 1""",
 }
 
 AVRO_FAILURES: Final = (
@@ -145,12 +169,39 @@ AVRO_FAILURES: Final = (
 """The exceptions that fastavro raises for bytes that are not Avro or have another schema."""
 
 _COMPLEX: Final = ("record", "error", "array", "map", "fixed", "enum")
-_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "double"})
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "double", "bytes"})
 _JAVA_STRING = {"avro.java.string": "String"}
+
+_MAGIC: Final = b"Obj\x01"
+_HEADER: Final = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": len(_MAGIC)}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
+        ],
+    }
+)
+_BLOCK: Final = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Block",
+        "fields": [{"name": "count", "type": "long"}, {"name": "content", "type": "bytes"}],
+    }
+)
+_MOST_REMEMBERED_BYTES: Final = 1 << 16
+"""The maximum size of a schema text whose schema is remembered: Hudi's longest one has about 10 KiB."""
 
 
 def record_schema(name: str) -> dict[str, Any]:
-    """Return the Avro schema of a record of Hudi. Nested records are defined at their first use."""
+    """Return the Avro schema of a record of Hudi. Nested records are defined at their first use.
+
+    Args:
+        name: Hudi's name of the record, with ``commit/`` in front for the form in commits of layout 2.
+
+    """
     return _record(name, set())
 
 
@@ -158,7 +209,7 @@ def encode_container(name: str, record: Mapping[str, Any]) -> bytes:
     """Return an Avro container with one record. Equal records give equal bytes.
 
     Args:
-        name: Hudi's name of the record.
+        name: The name of the record, as for :func:`record_schema`.
         record: The Avro value of the record.
 
     """
@@ -185,16 +236,18 @@ def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
 
     """
     try:
-        reader = fastavro.reader(io.BytesIO(content))
-        if reader.codec != "null":
+        source = io.BytesIO(content)
+        header: Any = fastavro.schemaless_reader(source, _HEADER, None)
+        if header["magic"] != _MAGIC:
+            raise ValueError("it does not begin as Avro files do")
+        codec = header["meta"].get("avro.codec", b"null").decode()
+        if codec != "null":
             # Hudi does not compress these files. A few compressed bytes could expand to any size.
             raise CorruptTableError(
-                "{place}: an Avro file in codec {codec!r}; restore it from a copy",
-                place=place,
-                codec=reader.codec,
+                "{place}: an Avro file in codec {codec!r}; restore it from a copy", place=place, codec=codec
             )
-        check_bounded(reader.writer_schema)
-        record = next(reader, None)
+        schema = _schema_of_writer(header["meta"]["avro.schema"])
+        record = _first_record(source, schema)
     except AVRO_FAILURES as error:
         raise CorruptTableError(
             "{place}: not an Avro file ({reason})", place=place, reason=message_of(error)
@@ -202,6 +255,30 @@ def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise CorruptTableError("{place}: an Avro file without a record", place=place)
     return record
+
+
+def _first_record(source: io.BytesIO, schema: Any) -> Any:
+    """Return the first record of a container whose header has been read, or None if it has no record."""
+    while source.tell() < len(source.getbuffer()):
+        block: Any = fastavro.schemaless_reader(source, _BLOCK, None)
+        if block["count"] > 0:
+            return fastavro.schemaless_reader(io.BytesIO(block["content"]), schema, None)
+        source.seek(16, io.SEEK_CUR)
+    return None
+
+
+def _schema_of_writer(text: bytes) -> Any:
+    """Return the parsed schema of an untrusted container. The same few schemas come again and again."""
+    return _remembered_schema(text) if len(text) <= _MOST_REMEMBERED_BYTES else _checked_schema(text)
+
+
+def _checked_schema(text: bytes) -> Any:
+    document = parsed_json(text)
+    check_bounded(document)
+    return fastavro.parse_schema(document)
+
+
+_remembered_schema = lru_cache(maxsize=64)(_checked_schema)
 
 
 def check_bounded(schema: Any) -> None:
@@ -263,7 +340,7 @@ def _record(name: str, defined: set[str]) -> dict[str, Any]:
     defined.add(name)
     return {
         "type": "record",
-        "name": name,
+        "name": name.rpartition("/")[2],
         "namespace": NAMESPACE,
         "fields": [_field(field, defined) for field in _statements(_RECORDS[name])],
     }
@@ -297,7 +374,8 @@ def _type(notation: str, defined: set[str]) -> Any:
         return {"type": "string", **_JAVA_STRING}
     if notation in _PRIMITIVES:
         return notation
-    return f"{NAMESPACE}.{notation}" if notation in defined else _record(notation, defined)
+    known = f"{NAMESPACE}.{notation.rpartition('/')[2]}"
+    return known if notation in defined else _record(notation, defined)
 
 
 def checked_text(value: Any) -> str:

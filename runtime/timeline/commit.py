@@ -74,8 +74,13 @@ class CommitMetadata:
         for stats in self.stats.values():
             yield from stats
 
-    def to_json(self) -> bytes:
-        """Return the content of a state file, with Hudi's field names in Hudi's order."""
+    @property
+    def replaces(self) -> bool:
+        """True if Hudi's record for it is HoodieReplaceCommitMetadata, as of every replacecommit."""
+        return bool(self.replaced) or self.operation in REPLACING_OPERATIONS
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the content of a state file as JSON values, with Hudi's field names in Hudi's order."""
         document: dict[str, Any] = {
             "partitionToWriteStats": {
                 partition: [_stat_to_json(stat) for stat in stats] for partition, stats in self.stats.items()
@@ -84,11 +89,15 @@ class CommitMetadata:
             "extraMetadata": dict(self.extra),
             "operationType": self.operation,
         }
-        if self.replaced or self.operation in REPLACING_OPERATIONS:
+        if self.replaces:
             document["partitionToReplaceFileIds"] = {
                 partition: list(file_ids) for partition, file_ids in self.replaced.items()
             }
-        return json.dumps(document, ensure_ascii=False, indent=1).encode()
+        return document
+
+    def to_json(self) -> bytes:
+        """Return the content of a state file of layout 1."""
+        return json.dumps(self.to_document(), ensure_ascii=False, indent=1).encode()
 
     @classmethod
     def from_json(cls, content: bytes | str, *, place: str = "commit metadata") -> CommitMetadata:
