@@ -1,7 +1,7 @@
 """The search for values in the files of a table that contain no rows, and in the footers of base files.
 
 A value matches a text that equals it, or a part of a text between separators: ``a1`` does not match ``a10``.
-JSON, Avro, archive logs and Parquet are decoded first; everything else is searched as text.
+JSON, Avro, archives and Parquet are decoded first; everything else is searched as text.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _AMBIGUOUS: Final = re.compile(r".{0,3}|[+-]?\d{1,5}", re.DOTALL)
 """Values that may equal counts, sizes and words of a table's own files: only bounds are searched for them."""
 
 _BATCH_ROWS: Final = 4096
+_AVRO_MAGIC: Final = b"Obj\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _words(text: str) -> Iterator[str]:
 def _texts(content: bytes, path: str) -> Iterator[SearchedText]:
     if content.startswith(b"PAR1"):
         yield from _parquet_texts(content, is_value=is_sample(path))
-    elif content.startswith(b"Obj\x01"):
+    elif content.startswith(_AVRO_MAGIC):
         yield from _avro_texts(content)
     elif content.startswith(b"#HUDI#"):
         with suppress(CorruptTableError):
@@ -171,6 +172,8 @@ def _leaves(value: Any, name: str, *, is_value: bool = False) -> Iterator[Search
         case list() | tuple():
             for member in value:
                 yield from _leaves(member, name, is_value=is_value)
+        case bytes() if value.startswith(_AVRO_MAGIC):
+            yield from _avro_texts(value)
         case bytes():
             yield SearchedText(name, value.decode("utf-8", "replace"), is_value=is_value)
         case str():

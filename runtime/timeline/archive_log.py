@@ -39,12 +39,17 @@ _FILE_NAME = re.compile(r"\.commits_\.archive\.(\d+)(?:_.*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedInstant:
-    """One state of an archived instant. ``entry`` is its complete Avro record."""
+    """One state of an archived instant.
+
+    ``entry`` is its complete Avro record, with the field names of the archive log. ``completed_at`` is the
+    completion time, which only layout 2 has.
+    """
 
     time: str
     action: str
     state: str
     entry: Mapping[str, Any]
+    completed_at: str | None = None
 
     @property
     def is_completed_write(self) -> bool:

@@ -46,6 +46,13 @@ def archived(extra: dict[str, str]) -> bytes:
     return encode_log([{"commitTime": "1", "actionType": "commit", "hoodieCommitMetadata": commit}])
 
 
+def history(text: str) -> bytes:
+    """A file of an archive whose instants are Avro within Parquet."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"instantTime": ["1"], "metadata": pa.array([avro(text)])}), sink)
+    return sink.getvalue()
+
+
 @pytest.mark.parametrize(
     ("content", "place"),
     [
@@ -59,6 +66,7 @@ def archived(extra: dict[str, str]) -> bytes:
         (avro(MAIL), "f"),
         (archived({INSERTED_KEYS: json.dumps({"p": ["a", MAIL]})}), "p"),
         (statistics("a", MAIL), "maximum"),
+        (history(MAIL), "f"),
     ],
 )
 def test_a_value_is_found_in_each_form_and_place(tmp_path: Path, content: bytes, place: str) -> None:
