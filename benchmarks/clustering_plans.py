@@ -31,8 +31,9 @@ from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
+from parquetry.runtime.timeline.instant import Action, State, Timezone, next_instant
 from parquetry.runtime.timeline.sidecars import statistics_path
+from tests.support.timelines import instant_of
 from tools.wrap_markdown import wrapped
 
 HERE = Path(__file__).resolve().parent
@@ -92,7 +93,7 @@ def make_table(path: Path, files: int) -> Any:
         known = [make_file(path, rng, number, instant) for number in range(commit, files, COMMITS)]
         store.put(statistics_path(instant), encode_statistics(known))
         metadata = CommitMetadata(operation="INSERT", stats={}, extra={"schema": schema})
-        store.put(Instant(time=instant, action=Action.COMMIT, state=State.COMPLETED).path, metadata.to_json())
+        store.put(instant_of(instant, Action.COMMIT, State.COMPLETED).path, metadata.to_json())
     return store, spec
 
 

@@ -31,8 +31,9 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
-from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
+from parquetry.runtime.timeline.instant import Action, State, Timezone, next_instant
 from parquetry.runtime.timeline.sidecars import statistics_path
+from tests.support.timelines import instant_of
 
 HERE = Path(__file__).parent
 SCRIPT = Path(sys.executable).parent / "parquetry"
@@ -217,7 +218,7 @@ def add_files(path: Path, count: int, *, names_files: bool = False) -> None:
         stats = stats_of(known) if names_files else {}
         content = CommitMetadata(operation="INSERT", extra={"schema": schema}, stats=stats).to_json()
         for state, text in ((State.REQUESTED, b""), (State.INFLIGHT, b""), (State.COMPLETED, content)):
-            store.put(Instant(time=instant, action=Action.COMMIT, state=state).path, text)
+            store.put(instant_of(instant, Action.COMMIT, state).path, text)
 
 
 def stats_of(files: Iterable[FileStatistics]) -> dict[str, tuple[WriteStat, ...]]:

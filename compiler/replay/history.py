@@ -19,7 +19,7 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import BaseFileName
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileSystemView
-from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
+from parquetry.runtime.timeline.archive_log import ArchivedInstant
 from parquetry.runtime.timeline.clean import CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
@@ -166,8 +166,8 @@ class _Reading:
         self._reach = reach
         self._texts: dict[str, str] = {}
         self._gaps: list[str] = []
-        folder = handle.config.archive_folder
-        self._logs = newest_logs_first(self._timeline.store, folder) if reach.archive else iter(())
+        timeline = view.timeline
+        self._logs = timeline.layout.archived(timeline.store) if reach.archive else iter(())
         self._earlier_writes: dict[str, RecordedWrite] = {}
         """Writes before the period that were read beside it, by time."""
 
@@ -221,7 +221,7 @@ class _Reading:
             return timeline.commit_metadata(instant.time)
         place = f"{timeline.store.uri}/{instant.path}"
         try:
-            return CommitMetadata.from_json(timeline.store.read(instant.path), place=place)
+            return timeline.layout.decode_commit(timeline.store.read(instant.path), place=place)
         except NotFoundError as gone:
             raise StaleTimelineError(
                 "{file} left the timeline while it was read; run again", file=place

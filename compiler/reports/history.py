@@ -15,8 +15,6 @@ from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import AppliedRecord, applied_history
 from parquetry.runtime.table.handle import TableHandle, open_table
-from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.archive_log import newest_logs_first
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, format_instant
 from parquetry.runtime.timeline.rereading import retry_stale
 
@@ -85,12 +83,12 @@ def report_history(store: ObjectStore, *, most: int) -> HistoryReport:
 
 def _commits(handle: TableHandle, warnings: list[Text]) -> Iterator[CommitEntry]:
     """Yield the completed writes, rollbacks and restores, newest first, and then archived writes."""
-    timeline, zone = Timeline.load(handle.store), handle.config.timezone
+    timeline, zone = handle.timeline(), handle.config.timezone
     shown = [i for i in timeline.instants if i.is_completed and i.action in _SHOWN]
     for instant in sorted(shown, key=lambda i: i.time, reverse=True):
         yield CommitEntry(time=instant.time, instant=instant_report(timeline, instant, zone, None))
     seen = {instant.time for instant in shown}
-    for _, log in newest_logs_first(handle.store, handle.config.archive_folder):
+    for _, log in timeline.layout.archived(handle.store):
         if log is None:
             warnings.append(_UNREAD_LOG)
             continue

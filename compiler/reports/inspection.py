@@ -158,7 +158,7 @@ def live_files(store: ObjectStore) -> LiveFiles:
 
     def read_slices(view: FileSystemView) -> tuple[IncrementalSlices, str | None]:
         return IncrementalSlices(
-            begin="", end=view.newest, slices=tuple(view.all_slices())
+            begin="", end=view.newest, slices=tuple(view.all_slices()), as_of=view.newest
         ), view.newest or None
 
     changes, instant = read_consistently(handle, read_slices)

@@ -108,7 +108,7 @@ def report_timeline(
 
     """
     handle = open_table(store)
-    timeline = Timeline.load(store)
+    timeline = handle.timeline()
     wanted = [i for i in timeline.instants if instant in (None, i.time)]
     if instant is not None and not wanted:
         raise TableNotFoundError(

@@ -17,6 +17,7 @@ from parquetry.runtime.table.applied import (
     read_applied,
     read_identity,
 )
+from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.properties import read_table_properties
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.version import VERSION
@@ -60,7 +61,7 @@ def check_requirements(
     _check_applied(store, requirements, owner, plan_id, settings)
     _check_format(store, requirements, raw)
     if requirements.no_pending_clustering:
-        _check_no_clustering(store)
+        _check_no_clustering(store, TableConfig.from_properties(raw, location=store.uri))
 
 
 def unexpected_table_error(store: ObjectStore, *, plan_id: str | None) -> StalePlanError:
@@ -159,9 +160,10 @@ def _check_format(store: ObjectStore, requirements: Requirements, raw: Mapping[s
         )
 
 
-def _check_no_clustering(store: ObjectStore) -> None:
+def _check_no_clustering(store: ObjectStore, config: TableConfig) -> None:
     """Refuse pending clustering of this project; Hudi's only reserves its own files."""
-    pending = [time for time in Timeline.load(store).pending_clusterings if read_claim(store, time)]
+    timeline = Timeline.load(store, config.timeline_layout)
+    pending = [time for time in timeline.pending_clusterings if read_claim(store, time)]
     if pending:
         raise StalePlanError(
             "{table}: the clustering {instant} is pending, but none was expected; wait until it ends, then "

@@ -49,7 +49,7 @@ from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
-from parquetry.runtime.timeline.instant import Action, State
+from parquetry.runtime.timeline.instant import Action, Instant
 from parquetry.runtime.timeline.markers import remove_markers
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.version import VERSION
@@ -186,7 +186,7 @@ def _run_body(
 
 def _has_rollback(transaction: Transaction) -> bool:
     """Return whether another writer has rolled back the transaction, or is rolling it back."""
-    requested = transaction.state(State.REQUESTED)
+    requested = transaction.requested
     try:
         current = transaction.timeline.reload()
         return (
@@ -275,6 +275,7 @@ class _Publication:
         self.candidate = candidate
         self._transaction = transaction
         self._state = _State.PENDING
+        self._completed: Instant | None = None
 
     def publish(self, narrow: Narrow | None) -> WriteOutcome | None:
         """Publish the write under the lock and return the published outcome.
@@ -301,7 +302,7 @@ class _Publication:
                         return None
                     listings = list_partitions(transaction.store, self.candidate.outcome)
                     self._reject_for(validate(transaction, self.candidate, prefetched, validated, listings))
-                    if lock.is_held() and _put_commit(transaction, self.candidate, validated, listings):
+                    if lock.is_held() and self._put_commit(validated, listings):
                         self._state = _State.PUBLISHED
                 # After a pause longer than the lease, another writer may have published at the same time, or
                 # may have begun the rollback in order to remove the lock.
@@ -319,7 +320,7 @@ class _Publication:
         match self._state:
             case _State.PENDING:
                 is_unknown = isinstance(error, UnknownOutcomeError)
-                is_committed = not is_unknown and _is_stored(self._transaction, self.candidate.content)
+                is_committed = not is_unknown and self._is_stored()
             case _State.PUBLISHED:
                 is_committed = True
             case _State.REJECTED:
@@ -330,6 +331,60 @@ class _Publication:
         """Roll back the write that ``error`` ended; the next writer handles a write of unknown outcome."""
         if not isinstance(error, UnknownOutcomeError):
             _roll_back_after(self._transaction, error, self.candidate.outcome)
+
+    def _put_commit(self, current: Timeline, listings: FileSizes) -> bool:
+        """Put the completed file and read it back; return whether it exists.
+
+        Before that, partition metadata is put where it is missing, and clustering plans that this commit
+        makes obsolete are withdrawn. The result is False if the file is gone again because another writer has
+        rolled back the write.
+
+        A repeated put uses the first completion time: a file of the first put that appears late is then not
+        a second completion.
+
+        Raises:
+            RetryWrite: If another write was completed after that time.
+        """
+        transaction, content = self._transaction, self.candidate.content
+        store = transaction.store
+        if self._completed is None:
+            self._completed = current.layout.completion_of(
+                transaction.requested, after=current.last_instant, now_ms=store.now_ms()
+            )
+        elif self._completed.completed_at and any(
+            write.position > self._completed.position for write in current.completed_writes
+        ):
+            raise RetryWrite("another write was completed before {instant}", instant=transaction.instant)
+        for partition, sizes in listings.items():
+            if partition_metadata_path(partition) not in sizes:
+                put_partition_metadata(store, partition, instant=transaction.instant)
+        withdraw_pending(self.candidate.effects.touched, current, except_instant=transaction.instant)
+        nonce = transaction.session.claim.owner.nonce
+        put = store.put_if_absent(self._completed.path, content, nonce=nonce)
+        for _ in range(_ATTEMPTS_TO_READ_BACK):
+            try:
+                stored = store.read(self._completed.path)
+            except NotFoundError:
+                return False
+            except LATE_FAILURES:
+                # The store acknowledged the put; a failed read does not revert it.
+                continue
+            return stored == content
+        return put is not PutOutcome.LOST
+
+    def _is_overtaken(self, current: Timeline) -> bool:
+        """Return whether another write was completed after the completion time that was chosen before."""
+        chosen = None if self._completed is None else self._completed.completed_at
+        return chosen is not None and any(write.position > chosen for write in current.completed_writes)
+
+    def _is_stored(self) -> bool:
+        """Return whether the completed file exists although the store reported a failure."""
+        if self._completed is None:
+            return False
+        try:
+            return self._transaction.store.read(self._completed.path) == self.candidate.content
+        except LATE_FAILURES:
+            return False
 
     def _keep_valid_part(self, narrow: Narrow | None, current: Timeline) -> bool:
         """Reduce the write to its valid part by ``narrow``, and return whether anything is left."""
@@ -375,44 +430,10 @@ def _candidate(transaction: Transaction, outcome: WriteOutcome) -> Candidate:
     return Candidate(
         outcome=outcome,
         effects=effects_of_write(transaction.instant, metadata, outcome.footprint),
-        content=checked_record(metadata, uri=transaction.table.store.uri),
+        content=checked_record(
+            transaction.table, metadata, transaction.timeline.layout.encode_commit(metadata)
+        ),
     )
-
-
-def _put_commit(
-    transaction: Transaction, candidate: Candidate, current: Timeline, listings: FileSizes
-) -> bool:
-    """Put the completed file and read it back; return whether it exists.
-
-    Before that, partition metadata is put where it is missing, and clustering plans that this commit makes
-    obsolete are withdrawn. The result is False if the file is gone again because another writer has rolled
-    back the write.
-    """
-    for partition, sizes in listings.items():
-        if partition_metadata_path(partition) not in sizes:
-            put_partition_metadata(transaction.store, partition, instant=transaction.instant)
-    withdraw_pending(candidate.effects.touched, current, except_instant=transaction.instant)
-    completed = transaction.state(State.COMPLETED)
-    nonce = transaction.session.claim.owner.nonce
-    put = transaction.store.put_if_absent(completed.path, candidate.content, nonce=nonce)
-    for _ in range(_ATTEMPTS_TO_READ_BACK):
-        try:
-            stored = transaction.store.read(completed.path)
-        except NotFoundError:
-            return False
-        except LATE_FAILURES:
-            # The store acknowledged the put; a failed read does not revert it.
-            continue
-        return stored == candidate.content
-    return put is not PutOutcome.LOST
-
-
-def _is_stored(transaction: Transaction, content: bytes) -> bool:
-    """Return whether the completed file exists with this content, although the store reported a failure."""
-    try:
-        return transaction.store.read(transaction.state(State.COMPLETED).path) == content
-    except LATE_FAILURES:
-        return False
 
 
 def _extra(transaction: Transaction, outcome: WriteOutcome) -> Mapping[str, str]:
@@ -439,7 +460,7 @@ def _roll_back_after(
     A failure of the rollback is added to ``error`` as a note.
     """
     try:
-        if transaction.store.stat(transaction.state(State.COMPLETED).path) is None:
+        if transaction.timeline.layout.find_completed(transaction.store, transaction.requested) is None:
             transaction.roll_back(further_files=_file_paths(outcome))
         elif not _has_rollback(transaction):
             error.add_note(f"the commit {transaction.instant} is complete")

@@ -62,7 +62,7 @@ def recovered_timeline(table: TableHandle, *, timing: Timing) -> Timeline:
         UnsupportedTableError: If the table must not be written to.
         ConflictError: As in :func:`recover`.
     """
-    timeline = Timeline.load(table.store)
+    timeline = table.timeline()
     check_writable(table, timeline, table.store.now_ms())
     return recover(table, timeline, timing=timing)
 
@@ -125,7 +125,7 @@ def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
 
 def _is_scheduled_plan(timeline: Timeline, instant: Instant, claim: Claim, timing: Timing) -> bool:
     """Return whether the instant is a scheduled clustering plan that waits and has not expired."""
-    requested = timeline.files.get(instant.with_state(State.REQUESTED).file_name)
+    requested = timeline.files.get(instant.requested.file_name)
     if claim.purpose != SCHEDULED or instant.state is not State.REQUESTED or requested is None:
         return False
     return timeline.store.now_ms() - requested.modified_ms <= timing.plan_expires_seconds * 1000
@@ -133,18 +133,17 @@ def _is_scheduled_plan(timeline: Timeline, instant: Instant, claim: Claim, timin
 
 def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
     """Finish pending rollbacks and restores and roll back dead writes; the lock must be held."""
-    store, zone = table.store, table.config.timezone
     timing = session.timing
     for restore in find_unfinished(timeline, timing).own_rollbacks:
         if restore.action is Action.RESTORE:
             partitions = table.view(timeline).partitions()
-            finish_restore(session, timeline, restore, zone=zone, partitions=partitions)
+            finish_restore(session, timeline, restore, partitions=partitions)
             timeline = timeline.reload()
     for rollback in find_unfinished(timeline, timing).own_rollbacks:
-        finish_rollback(store, timeline, rollback)
+        finish_rollback(timeline, rollback)
     unfinished = find_unfinished(timeline.reload(), timing)
     for instant in (*unfinished.dead, *unfinished.completed_after_rollback):
-        result = roll_back(session, timeline.reload(), instant, zone=zone)
+        result = roll_back(session, timeline.reload(), instant)
         if result is not None:
             _LOG.warning(
                 "rolled back %s of a writer that has ended: deleted %d files",
@@ -187,7 +186,7 @@ def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *,
     for time in sorted(plans - {except_instant}):
         claim = read_claim(timeline.store, time)
         if claim is not None and claim.purpose == SCHEDULED:
-            requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)
+            requested = timeline.layout.requested(time, Action.REPLACECOMMIT, is_clustering=True)
             timeline.store.delete_all([requested.path, sample_path(time)])
             _LOG.info("%s: the clustering plan %s is out of date and was withdrawn", timeline.store.uri, time)
 

@@ -11,13 +11,19 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_path
-from parquetry.runtime.commit.rollback import remove_completed, remove_sidecars
+from parquetry.runtime.commit.rollback import (
+    delete_completed,
+    delete_pending,
+    remove_completed,
+    remove_sidecars,
+    state_files,
+)
 from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import absolute_path, instant_of_file, relative_path
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
+from parquetry.runtime.timeline.instant import Action, Instant
 from parquetry.runtime.timeline.markers import remove_markers
 from parquetry.runtime.timeline.restore import RestoreMetadata
 from parquetry.runtime.timeline.rollback import (
@@ -39,7 +45,7 @@ class RestoreRollback:
 
 
 def finish_restore(
-    session: Session, timeline: Timeline, restore: Instant, *, zone: Timezone, partitions: Iterable[str]
+    session: Session, timeline: Timeline, restore: Instant, *, partitions: Iterable[str]
 ) -> int:
     """Execute a requested restore and return the number of files deleted; the session must hold the lock.
 
@@ -48,14 +54,13 @@ def finish_restore(
     store = session.store
     started_ms = store.now_ms()
     plan = timeline.restore_plan(restore.time)
-    store.put_if_absent(restore.with_state(State.INFLIGHT).path, b"")
-    steps = _begin_rollbacks(session, timeline, plan.instants, zone=zone, partitions=partitions)
-    victims = [step.plan.instant for step in steps]
-    for victim in victims:
-        # One by one: between two deletions, readers see the table as of an earlier write.
-        store.delete(_state(victim, State.COMPLETED).path)
+    store.put_if_absent(restore.inflight.path, b"")
+    steps = _begin_rollbacks(session, timeline, plan.instants, partitions=partitions)
     for step in steps:
-        _delete_traces(store, step.plan)
+        # One by one: between two deletions, readers see the table as of an earlier write.
+        delete_completed(store, state_files(timeline, step.plan.instant))
+    for step in steps:
+        _delete_traces(timeline, step.plan)
     rollbacks = {
         step.plan.instant.time: (_rollback_metadata(step, store.now_ms() - started_ms),) for step in steps
     }
@@ -65,7 +70,7 @@ def finish_restore(
         instants=plan.instants,
         rollbacks=rollbacks,
     )
-    store.put_if_absent(restore.with_state(State.COMPLETED).path, metadata.encode())
+    timeline.layout.complete(store, restore, metadata.encode())
     own = {step.rollback.time for step in steps}
     with logging_failures(
         store.uri, f"rollbacks that the restore {restore.time} has done with are left behind"
@@ -79,7 +84,6 @@ def _begin_rollbacks(
     timeline: Timeline,
     victims: Sequence[InstantInfo],
     *,
-    zone: Timezone,
     partitions: Iterable[str],
 ) -> list[RestoreRollback]:
     """Return a requested rollback for each victim, in their order.
@@ -97,13 +101,18 @@ def _begin_rollbacks(
     after = timeline.last_instant
     for victim in missing:
         claim = claim_instant(
-            store, session.claim.owner, purpose="rollback", after=after, zone=zone, timing=session.timing
+            store,
+            session.claim.owner,
+            purpose="rollback",
+            after=after,
+            zone=timeline.layout.timezone,
+            timing=session.timing,
         )
         after = claim.instant
-        rollback = Instant(time=claim.instant, action=Action.ROLLBACK, state=State.REQUESTED)
+        rollback = timeline.layout.requested(claim.instant, Action.ROLLBACK)
         plan = _plan(store, victim, files.get(victim.time, ()))
         store.put_if_absent(rollback.path, plan.encode())
-        store.put_if_absent(rollback.with_state(State.INFLIGHT).path, b"")
+        store.put_if_absent(rollback.inflight.path, b"")
         begun[victim.time] = RestoreRollback(rollback=rollback, plan=plan)
     return [begun[victim.time] for victim in victims]
 
@@ -131,13 +140,13 @@ def _plan(store: ObjectStore, victim: InstantInfo, paths: Iterable[str]) -> Roll
     return RollbackPlan(instant=victim, requests=tuple(requests))
 
 
-def _delete_traces(store: ObjectStore, plan: RollbackPlan) -> None:
+def _delete_traces(timeline: Timeline, plan: RollbackPlan) -> None:
     """Delete all files of the plan's write: data, sidecars, pending states, markers and heartbeat."""
+    store = timeline.store
     store.delete_all([relative_path(store, path) for request in plan.requests for path in request.files])
     victim = plan.instant
     remove_sidecars(store, victim.time)
-    store.delete(_state(victim, State.INFLIGHT).path)
-    store.delete(_state(victim, State.REQUESTED).path)
+    delete_pending(store, state_files(timeline, victim))
     remove_markers(store, victim.time)
     store.delete(heartbeat_path(victim.time))
 
@@ -172,11 +181,6 @@ def _remove_rollbacks_after(
     ]
     remove_completed(timeline, completed)
     for rollback in pending:
-        for state in (State.INFLIGHT, State.REQUESTED):
-            store.delete(rollback.with_state(state).path)
+        delete_pending(store, timeline.states_of(rollback)[::-1])
     for rollback in (*completed, *pending):
         store.delete(claim_path(rollback.time))
-
-
-def _state(info: InstantInfo, state: State) -> Instant:
-    return Instant(time=info.time, action=Action(info.action), state=state)

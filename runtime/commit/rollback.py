@@ -23,7 +23,7 @@ from parquetry.runtime.table.file_names import (
     relative_path,
 )
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
+from parquetry.runtime.timeline.instant import Action, Instant, State, action_of
 from parquetry.runtime.timeline.markers import marked_files, remove_markers
 from parquetry.runtime.timeline.rollback import (
     InstantInfo,
@@ -53,7 +53,6 @@ def roll_back(
     timeline: Timeline,
     victim: Instant,
     *,
-    zone: Timezone,
     lock: TableLock | None = None,
     further_files: Iterable[str] = (),
     partitions: Iterable[str] = (),
@@ -69,7 +68,6 @@ def roll_back(
         session: The session that holds the lock.
         timeline: The current timeline, which contains ``victim``.
         victim: The write to roll back.
-        zone: The time zone of the table's instants.
         lock: The lock to check before the first deletion, or None if that is not needed.
         further_files: Further paths of files of this write.
         partitions: Further partitions in which to look for files of this write.
@@ -81,26 +79,26 @@ def roll_back(
     store = session.store
     pending = find_rollback_of(timeline, victim.time)
     if pending is not None and store.stat(claim_path(pending.time)) is not None:
-        return finish_rollback(store, timeline, pending)
+        return finish_rollback(timeline, pending)
     claim = claim_instant(
         store,
         session.claim.owner,
         purpose="rollback",
         after=timeline.last_instant,
-        zone=zone,
+        zone=timeline.layout.timezone,
         timing=session.timing,
     )
     plan = plan_rollback(store, timeline, victim, further_files=further_files, partitions=partitions)
-    requested = Instant(time=claim.instant, action=Action.ROLLBACK, state=State.REQUESTED)
+    requested = timeline.layout.requested(claim.instant, Action.ROLLBACK)
     store.put_if_absent(requested.path, plan.encode())
     # After a writer has put its completed file, it looks for this request: one of the two sees the other's
     # file.
     was_pending = not victim.is_completed
-    is_published = was_pending and store.stat(victim.with_state(State.COMPLETED).path) is not None
+    is_published = was_pending and timeline.layout.find_completed(store, victim) is not None
     if (is_published or (lock is not None and not lock.is_held())) and withdraw_request(store, requested):
         store.delete(claim_path(claim.instant))
         return None
-    result = _execute(store, requested, plan)
+    result = _execute(timeline, requested, plan)
     with logging_failures(store.uri, f"the claim on {claim.instant} is left behind"):
         store.delete(claim_path(claim.instant))
     return result
@@ -108,15 +106,15 @@ def roll_back(
 
 def withdraw_request(store: ObjectStore, requested: Instant) -> bool:
     """Delete a rollback request, and return False if another writer has already begun to execute it."""
-    is_free = store.stat(requested.with_state(State.INFLIGHT).path) is None
+    is_free = store.stat(requested.inflight.path) is None
     if is_free:
         store.delete(requested.path)
     return is_free
 
 
-def finish_rollback(store: ObjectStore, timeline: Timeline, rollback: Instant) -> RollbackResult:
+def finish_rollback(timeline: Timeline, rollback: Instant) -> RollbackResult:
     """Execute a rollback that was requested and not completed."""
-    return _execute(store, rollback, timeline.rollback_plan(rollback.time))
+    return _execute(timeline, rollback, timeline.rollback_plan(rollback.time))
 
 
 def find_rollback_of(timeline: Timeline, time: str) -> Instant | None:
@@ -152,7 +150,7 @@ def plan_rollback(
     for path in sorted(path for path in paths if instant_of_file(path) == victim.time):
         by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(store, path))
     return RollbackPlan(
-        instant=InstantInfo(time=victim.time, action=str(victim.action)),
+        instant=InstantInfo(time=victim.time, action=victim.action_in_name),
         requests=tuple(
             RollbackRequest(partition=partition, files=tuple(files))
             for partition, files in by_partition.items()
@@ -173,37 +171,57 @@ def remove_completed(timeline: Timeline, instants: Sequence[Instant]) -> None:
     The files of earlier states are deleted first. Otherwise the instants would look pending.
     """
     store = timeline.store
+    states = [state for instant in instants for state in timeline.states_of(instant)]
     for state in (State.REQUESTED, State.INFLIGHT):
-        early = (instant.with_state(state) for instant in instants)
-        store.delete_all([instant.path for instant in early if instant.file_name in timeline.files])
-    for instant in instants:
-        store.delete(instant.path)
+        store.delete_all([instant.path for instant in states if instant.state is state])
+    for instant in states:
+        if instant.is_completed:
+            store.delete(instant.path)
 
 
-def _execute(store: ObjectStore, rollback: Instant, plan: RollbackPlan) -> RollbackResult:
+def state_files(timeline: Timeline, victim: InstantInfo) -> Sequence[Instant]:
+    """Return the states of a write whose files may exist now, the completed ones first, requested last."""
+    action = action_of(victim.action)
+    return () if action is None else timeline.layout.files_of(timeline.store, victim.time, action)
+
+
+def delete_completed(store: ObjectStore, states: Iterable[Instant]) -> None:
+    """Delete the completed files among these state files."""
+    for state in states:
+        if state.is_completed:
+            store.delete(state.path)
+
+
+def delete_pending(store: ObjectStore, states: Iterable[Instant]) -> None:
+    """Delete the files of the pending states among these."""
+    for state in states:
+        if not state.is_completed:
+            store.delete(state.path)
+
+
+def _execute(timeline: Timeline, rollback: Instant, plan: RollbackPlan) -> RollbackResult:
     """Delete the files of the plan and the states of its write, and complete the rollback."""
+    store = timeline.store
     started_ms = store.now_ms()
     victim = plan.instant
-    action = Action(victim.action)
-    states = {state: Instant(time=victim.time, action=action, state=state) for state in State}
-    store.put_if_absent(rollback.with_state(State.INFLIGHT).path, b"")
+    store.put_if_absent(rollback.inflight.path, b"")
+    states = state_files(timeline, victim)
     # The completed file goes first: from then on, no reader sees the rows.
-    store.delete(states[State.COMPLETED].path)
+    delete_completed(store, states)
     # Hudi makes one request per file or one per partition.
     files: dict[str, list[str]] = {}
     for request in plan.requests:
         files.setdefault(request.partition, []).extend(request.files)
     store.delete_all([relative_path(store, path) for paths in files.values() for path in paths])
     remove_sidecars(store, victim.time)
-    store.delete(states[State.INFLIGHT].path)
-    store.delete(states[State.REQUESTED].path)
+    delete_pending(store, states)
     metadata = RollbackMetadata(
         start_time=rollback.time,
         time_taken_ms=max(store.now_ms() - started_ms, 0),
         instants=(victim,),
         partitions={path: RolledBackPartition(deleted=tuple(gone)) for path, gone in files.items()},
     )
-    store.put_if_absent(rollback.with_state(State.COMPLETED).path, metadata.encode())
+    timeline.layout.complete(store, rollback, metadata.encode())
     with logging_failures(store.uri, f"markers and heartbeat of {victim.time} are left behind"):
         remove_markers(store, victim.time)
         store.delete(heartbeat_path(victim.time))

@@ -64,7 +64,7 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
     held = read_lock(store, path)
     if held is None:
         raise NotFoundError("{table}/{file}: the table is not locked", table=store.uri, file=path)
-    after = Timeline.load(store).last_instant
+    after = table.timeline().last_instant
     with open_session(
         store, purpose="unlock", after=after, zone=table.config.timezone, timing=timing
     ) as session:
@@ -81,7 +81,7 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
 
 def _roll_back_pending(table: TableHandle, session: Session, instant: str) -> None:
     """Roll back the write of the instant unless it is completed, so that it can no longer be published."""
-    timeline = Timeline.load(table.store)
+    timeline = table.timeline()
     write = timeline.write_at(instant)
     if write is not None and not write.is_completed:
-        roll_back(session, timeline, write, zone=table.config.timezone)
+        roll_back(session, timeline, write)

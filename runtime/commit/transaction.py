@@ -37,7 +37,7 @@ from parquetry.runtime.table.partition_metadata import put_partition_metadata
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.instant import Action, Instant
 from parquetry.runtime.timeline.markers import MarkerKind, put_markers
 from parquetry.runtime.timing import Timing
 
@@ -126,13 +126,15 @@ class Transaction:
         """The guard for tasks that write files of this transaction."""
         return TaskGuard(
             instant=self.instant,
-            inflight_path=self.state(State.INFLIGHT).path,
+            inflight_path=self.requested.inflight.path,
             abandons_buckets=self.operation == CLUSTER,
         )
 
-    def state(self, state: State) -> Instant:
-        """Return the instant of the transaction in the given state."""
-        return Instant(time=self.instant, action=self.action, state=state)
+    @property
+    def requested(self) -> Instant:
+        """The instant of this attempt in the state requested."""
+        is_clustering = self.operation == CLUSTER
+        return self.timeline.layout.requested(self.instant, self.action, is_clustering=is_clustering)
 
     def table_lock(self) -> TableLock:
         """Return the table's lock for this transaction, not yet held."""
@@ -225,9 +227,10 @@ class Transaction:
             further_files: Further paths of files to delete.
             is_locked: Whether the caller already holds the lock.
         """
-        if not self._marked and self.store.stat(self.state(State.COMPLETED).path) is None:
-            self.store.delete(self.state(State.INFLIGHT).path)
-            self.store.delete(self.state(State.REQUESTED).path)
+        requested = self.requested
+        if not self._marked and self.timeline.layout.find_completed(self.store, requested) is None:
+            self.store.delete(requested.inflight.path)
+            self.store.delete(requested.path)
             self.session.withdraw()
             return
         if is_locked:
@@ -239,12 +242,11 @@ class Transaction:
 
     def _roll_back(self, further_files: Iterable[str]) -> None:
         current = self.timeline.reload()
-        victim = current.write_at(self.instant) or self.state(State.REQUESTED)
+        victim = current.write_at(self.instant) or self.requested
         roll_back(
             self.session,
             current,
             victim,
-            zone=self.table.config.timezone,
             further_files=further_files,
             partitions=self._marked,
         )
@@ -256,8 +258,8 @@ class Transaction:
         content = b""
         if self.operation != CLUSTER:
             metadata = profile_metadata(self.operation, profile, inserted_keys)
-            content = checked_record(metadata, uri=self.store.uri)
-        if self.store.put_if_absent(self.state(State.INFLIGHT).path, content) is PutOutcome.LOST:
+            content = checked_record(self.table, metadata, self.timeline.layout.encode_profile(metadata))
+        if self.store.put_if_absent(self.requested.inflight.path, content) is PutOutcome.LOST:
             raise RetryWrite("{instant} has been announced before", instant=self.instant)
 
     def _changed_since(self, current: Timeline, mine: WriteEffects, footprint: Footprint) -> set[str]:
@@ -330,7 +332,7 @@ def begin(
                 timing.pause_before_retry(attempt)
                 has_paused = True
             timeline = timeline.reload()
-            if is_requested and _is_newest(transaction.state(State.REQUESTED), timeline):
+            if is_requested and _is_newest(transaction.requested, timeline):
                 transaction.timeline = timeline
                 yield transaction
                 return
@@ -344,8 +346,7 @@ def _request(transaction: Transaction) -> bool:
     content = b""
     if transaction.action is Action.REPLACECOMMIT:
         content = RequestedReplace(operation=transaction.operation).encode()
-    path = transaction.state(State.REQUESTED).path
-    return transaction.store.put_if_absent(path, content) is not PutOutcome.LOST
+    return transaction.store.put_if_absent(transaction.requested.path, content) is not PutOutcome.LOST
 
 
 def _is_newest(requested: Instant, timeline: Timeline) -> bool:
@@ -360,16 +361,15 @@ def _is_newest(requested: Instant, timeline: Timeline) -> bool:
     return not any(instant.time > requested.time for instant in later)
 
 
-def checked_record(metadata: CommitMetadata, *, uri: str) -> bytes:
+def checked_record(table: TableHandle, metadata: CommitMetadata, content: bytes) -> bytes:
     """Return the content of a state file, or raise InvalidDataError if it exceeds what readers accept."""
-    content = metadata.to_json()
     if len(content) > MOST_RECORD_BYTES:
         files = sum(map(len, metadata.stats.values()))
         raise InvalidDataError(
             "{table}: the commit of {files:,} files would have {found_bytes:,} bytes, but readers accept at "
             "most {limit_bytes:,}; write the rows in several parts, or into fewer partitions and "
             "files; in a clustering, lower max_groups",
-            table=uri,
+            table=table.store.uri,
             files=files,
             found_bytes=len(content),
             limit_bytes=MOST_RECORD_BYTES,

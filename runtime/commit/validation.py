@@ -164,14 +164,14 @@ def revalidate(transaction: Transaction, candidate: Candidate, validated: Timeli
     and completed after the validation. ``validated`` is the timeline of that validation.
     """
     current = validated.reload()
-    completed = transaction.state(State.COMPLETED)
+    completed = current.write_at(transaction.instant)
     reason = _missing_state_files(transaction, current)
-    if reason is None and completed.file_name not in current.files:
+    if reason is None and (completed is None or not completed.is_completed):
         reason = f"another writer has rolled {transaction.instant} back after it was published"
     if reason is None and transaction.instant in invalid_completed_writes(current):
         reason = f"{transaction.instant} is being rolled back"
-    if reason is not None:
-        return Conflict(verdict=Verdict.RETRY, reason=reason)
+    if reason is not None or completed is None:
+        return Conflict(verdict=Verdict.RETRY, reason=reason or "")
     visible_ms = current.files[completed.file_name].modified_ms
     unaware = [
         instant
@@ -190,7 +190,7 @@ def _ledger_conflict(transaction: Transaction, outcome: WriteOutcome, current: T
     of a Hudi table begins where the ledger ended. If the ledger has advanced since, rows would be ingested
     twice. If a restore has moved it back, rows would never be ingested.
     """
-    effective = EffectiveWrites(current, transaction.table.config.archive_folder)
+    effective = EffectiveWrites(current)
     for mine in outcome.footprint.consumed:
         if mine.batch is not None:
             if entries := history(transaction.store, mine.source, effective, batch=mine.batch):
@@ -238,7 +238,7 @@ def _commit_of(timeline: Timeline, time: str) -> CommitMetadata | None:
 
 def _requested_ms(instant: Instant, timeline: Timeline) -> int:
     """Return the time at which a write was requested, in milliseconds, or 0 if its requested file is gone."""
-    requested = timeline.files.get(instant.with_state(State.REQUESTED).file_name)
+    requested = timeline.files.get(instant.requested.file_name)
     return 0 if requested is None else requested.modified_ms
 
 
@@ -247,8 +247,8 @@ def _missing_state_files(transaction: Transaction, current: Timeline) -> str | N
 
     Another writer has rolled it back then.
     """
-    for state in (State.REQUESTED, State.INFLIGHT):
-        if transaction.state(state).file_name not in current.files:
+    for pending in transaction.requested.pending_states:
+        if pending.file_name not in current.files:
             return f"another writer has rolled {transaction.instant} back"
     return None
 

@@ -33,8 +33,6 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import BaseFileName, instant_of_file
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.archive_entry import archive_entries
-from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER
 from parquetry.runtime.timeline.versions import FileGroupId
@@ -78,7 +76,7 @@ def archive(
             )
             if archivable:
                 store.delete_all(stale_ledger_entries(entries, timeline))
-                _log(table, timeline, archivable)
+                timeline.layout.archive(store, timeline.files, archivable)
                 if lock.is_held():
                     remove_completed(timeline, archivable)
         except NotFoundError:
@@ -96,7 +94,7 @@ def archive_if_due(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> Ar
 
     The check lists no partition.
     """
-    timeline = Timeline.load(table.store)
+    timeline = table.timeline()
     policy = retention_of(table)
     enough = policy.archive_keep_commits + ARCHIVE_BATCH
     counts = (
@@ -225,15 +223,6 @@ def _delete_stale_statistics(before: Timeline, files: Iterable[ObjectInfo], curr
     first = next((instant.time for instant in current.completed_writes), None)
     if first is not None:
         delete_stale_statistics(before, instants, before=first)
-
-
-def _log(table: TableHandle, timeline: Timeline, archivable: Iterable[Instant]) -> None:
-    """Write the instants to the archive log, except those that an interrupted archival has written."""
-    store, folder = table.store, table.config.archive_folder
-    logged = {(archived.time, archived.action) for archived in read_newest_log(store, folder)}
-    missing = [instant for instant in archivable if (instant.time, str(instant.action)) not in logged]
-    if missing:
-        write_archive_log(store, folder, archive_entries(timeline, missing, table.config.timezone))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
 from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
-from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -98,7 +98,7 @@ def clean_if_due(
     A clean is due if the earliest commit to retain has changed since the last clean (if versions are kept by
     number: after every write), or if a savepoint was deleted.
     """
-    timeline = Timeline.load(table.store)
+    timeline = table.timeline()
     policy = policy or retention_of(table)
     limits = clean_horizon(timeline, policy, table.config, now_ms=table.store.now_ms())
     if limits is None:
@@ -153,7 +153,7 @@ def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
     table.check_owner()
     shown = partial(masked_message, spec=table.spec, location=table.store.uri)
     with logging_failures(table.store.uri, "some orphans are left until the disk has room", shown=shown):
-        return sum(_clean_up(table, Timeline.load(table.store), timing=timing, whole_table=True))
+        return sum(_clean_up(table, table.timeline(), timing=timing, whole_table=True))
     return 0
 
 
@@ -205,8 +205,8 @@ def _clean_up(
     partitions = set(table.view(timeline).partitions()) if whole_table else set()
     partitions |= _partitions_of_rolled_back_writes(timeline)
     partitions |= partitions_with_abandoned(store)
-    cleaned = delete_orphans(store, sorted(partitions), timing=timing)
-    leftovers = delete_leftovers(store, zone=table.config.timezone, timing=timing)
+    cleaned = delete_orphans(table, sorted(partitions), timing=timing)
+    leftovers = delete_leftovers(table, timing=timing)
     if whole_table:
         leftovers += delete_stale_statistics(timeline, cleaned.instants)
     return len(cleaned.orphans), leftovers
@@ -234,7 +234,7 @@ def _delete_expired(
     with open_session(
         store, purpose="clean", after=timeline.last_instant, zone=zone, timing=timing
     ) as session:
-        requested = Instant(time=session.instant, action=Action.CLEAN, state=State.REQUESTED)
+        requested = timeline.layout.requested(session.instant, Action.CLEAN)
         plan: CleanerPlan | None = None
         is_overtaken = False
         for round_number in range(1_000_000):

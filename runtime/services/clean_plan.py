@@ -164,8 +164,9 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
     """
     store = table.store
     started_ms = store.now_ms()
-    store.put_if_absent(clean.with_state(State.INFLIGHT).path, plan.encode())
-    timeline = Timeline.load(store)
+    layout = table.config.timeline_layout
+    store.put_if_absent(clean.inflight.path, layout.inflight_clean(plan))
+    timeline = table.timeline()
     view = table.view(timeline)
     protected = protected_files(timeline)
     partitions: dict[str, CleanedPartition] = {}
@@ -192,7 +193,7 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
         partitions=partitions,
         extra=plan.extra,
     )
-    store.put_if_absent(clean.with_state(State.COMPLETED).path, metadata.encode())
+    layout.complete(store, clean, metadata.encode())
     return len(deleted)
 
 

@@ -21,6 +21,7 @@ from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.table.file_names import instant_of_file
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
@@ -57,10 +58,11 @@ class OrphanCleanup:
     instants: frozenset[str]
 
 
-def delete_orphans(store: ObjectStore, partitions: Iterable[str], *, timing: Timing) -> OrphanCleanup:
+def delete_orphans(table: TableHandle, partitions: Iterable[str], *, timing: Timing) -> OrphanCleanup:
     """Delete the orphan files in these partitions."""
+    store = table.store
     files = [info for listing in map_each(partitions, store.list) for info in listing]
-    timeline = Timeline.load(store)
+    timeline = table.timeline()
     orphans = find_orphans(files, timeline)
     unfinished_before_ms = store.now_ms() - _grace_ms(timing)
     orphans += [
@@ -160,7 +162,7 @@ def _published_beside_abandoned(timeline: Timeline) -> dict[str, set[str]]:
     return published
 
 
-def delete_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> int:
+def delete_leftovers(table: TableHandle, *, timing: Timing) -> int:
     """Delete markers, heartbeats, claims, stages, sidecars and unfinished files of writes that have ended.
 
     A claim stays for a day after its write was rolled back. A job's report stays for a day if no launcher
@@ -169,9 +171,9 @@ def delete_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> i
     Returns:
         The number of files and folders deleted.
     """
+    store = table.store
     files = store.list(TIMELINE_FOLDER, recursive=True)
-    timeline = Timeline.load(store)
-    leftovers = _Leftovers(store, files, timeline, zone=zone, timing=timing)
+    leftovers = _Leftovers(store, files, table.timeline(), zone=table.config.timezone, timing=timing)
     paths = sorted({*leftovers.files(), *leftovers.unfinished()})
     folders = sorted({*leftovers.marker_folders(), *leftovers.stages()})
     store.delete_all(paths)

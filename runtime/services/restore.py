@@ -17,7 +17,7 @@ from parquetry.runtime.sources.ledger import ReadAgain, read_again
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.restore import RestorePlan
 from parquetry.runtime.timeline.rollback import InstantInfo
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -49,7 +49,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
         CorruptTableError: If files of the savepoint have another size than was written.
         ConflictError: If the lock was lost before anything was rolled back.
     """
-    store, zone = table.store, table.config.timezone
+    store = table.store
     timeline = recovered_timeline(table, timing=timing)
     with locked_session(table, timeline, purpose="restore", timing=timing) as (session, lock):
         timeline = timeline.reload()
@@ -61,7 +61,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
             return RestoreResult(savepoint=savepoint, instant=None)
         completed = [victim.time for victim in victims if timeline.is_completed(victim.time)]
         reads_again = read_again(store, completed)
-        requested = Instant(time=session.instant, action=Action.RESTORE, state=State.REQUESTED)
+        requested = timeline.layout.requested(session.instant, Action.RESTORE)
         plan = RestorePlan(instants=victims, savepoint=savepoint)
         store.put_if_absent(requested.path, plan.encode())
         if not lock.is_held():
@@ -75,7 +75,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
                 outcome=outcome,
             )
         partitions = table.view(timeline).partitions()
-        files = finish_restore(session, timeline.reload(), requested, zone=zone, partitions=partitions)
+        files = finish_restore(session, timeline.reload(), requested, partitions=partitions)
     return RestoreResult(
         savepoint=savepoint,
         instant=session.instant,

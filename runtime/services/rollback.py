@@ -42,13 +42,13 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
         ConflictError: If a writer of this project is at work on it, or another program may be cleaning these
             versions.
     """
-    store, zone = table.store, table.config.timezone
-    timeline = Timeline.load(store)
+    store = table.store
+    timeline = table.timeline()
     with locked_session(table, timeline, purpose="rollback", timing=timing) as (session, lock):
         timeline = timeline.reload()
         pending = find_rollback_of(timeline, instant)
         if pending is not None:
-            return finish_rollback(store, timeline, pending)
+            return finish_rollback(timeline, pending)
         victim = _rollback_target(store, timeline, instant, timing)
         if victim.is_completed:
             finish_cleans(table, timeline)
@@ -57,7 +57,7 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
         # Another program may have left no markers.
         partitions = table.view(timeline).partitions()
         reads_again = read_again(store, [instant]) if victim.is_completed else ()
-        result = roll_back(session, timeline, victim, zone=zone, lock=lock, partitions=partitions)
+        result = roll_back(session, timeline, victim, lock=lock, partitions=partitions)
     if result is None:
         raise ConflictError(
             "{table}: {instant} was not rolled back because other writers have written meanwhile; run "

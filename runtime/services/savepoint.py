@@ -24,7 +24,7 @@ from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
-from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.restore import SavepointMetadata
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -83,10 +83,10 @@ def create_savepoint(
             metadata = SavepointMetadata(
                 created_by=getpass.getuser(), created_at_ms=store.now_ms(), comments=comment, files=files
             )
-            inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
+            inflight = timeline.layout.requested(time, Action.SAVEPOINT).inflight
             # Hudi leaves this file empty and never reads it. Here it contains the claim of its writer.
             store.put_if_absent(inflight.path, session.claim.to_bytes())
-            store.put_if_absent(inflight.with_state(State.COMPLETED).path, metadata.encode())
+            timeline.layout.complete(store, inflight, metadata.encode())
             # If this process was suspended and lost the lock, another one may have cleaned files that the
             # savepoint names, or published an older write.
             if _is_valid(table, timeline, time, lock):
@@ -105,7 +105,7 @@ def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAU
         InvalidDataError: If there is no such savepoint.
     """
     store = table.store
-    timeline = Timeline.load(store)
+    timeline = table.timeline()
     with locked_session(table, timeline, purpose="savepoint", timing=timing):
         if not timeline.reload().contains(instant, Action.SAVEPOINT):
             raise InvalidDataError(
@@ -120,10 +120,12 @@ def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAU
 def delete_state_files(table: TableHandle, time: str) -> None:
     """Delete the state files of a savepoint, the completed one first."""
     store = table.store
-    inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
-    store.delete(inflight.with_state(State.COMPLETED).path)
-    with logging_failures(store.uri, f"{inflight.file_name} is left behind"):
-        store.delete(inflight.path)
+    for instant in table.config.timeline_layout.files_of(store, time, Action.SAVEPOINT):
+        if instant.is_completed:
+            store.delete(instant.path)
+        else:
+            with logging_failures(store.uri, f"{instant.file_name} is left behind"):
+                store.delete(instant.path)
 
 
 def _protectable_write(table: TableHandle, timeline: Timeline, instant: str | None) -> str:

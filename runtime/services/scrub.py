@@ -21,8 +21,6 @@ from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.table.statistics import decode_statistics, encode_statistics
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.archive_log import changed_log, log_paths
-from parquetry.runtime.timeline.instant import State
 from parquetry.runtime.timeline.sidecars import STATISTICS_FOLDER, is_sample, is_statistics
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -69,7 +67,7 @@ def _delete_profiles(timeline: Timeline) -> int:
     paths = [
         inflight.path
         for write in timeline.completed_writes
-        if (inflight := write.with_state(State.INFLIGHT)).file_name in timeline.files
+        if (inflight := write.inflight).file_name in timeline.files
     ]
 
     def has_keys(path: str) -> bool:
@@ -84,22 +82,8 @@ def _delete_profiles(timeline: Timeline) -> int:
 
 
 def _change_logs(table: TableHandle) -> int:
-    """Remove the key ranges from the archive logs, and return the number of logs rewritten.
-
-    Each log is put as a whole.
-    """
-    store, changes = table.store, 0
-    for path in log_paths(store, table.config.archive_folder):
-        try:
-            content = changed_log(
-                store.read(path, most_bytes=MOST_BYTES), _without_keys, place=f"{store.uri}/{path}"
-            )
-        except NotFoundError:  # Hudi has merged it into another log
-            continue
-        if content is not None:
-            store.put(path, content)
-            changes += 1
-    return changes
+    """Remove the key ranges from the archive, and return the number of files rewritten."""
+    return table.config.timeline_layout.change_archived(table.store, _without_keys)
 
 
 def _without_keys(entry: Mapping[str, Any]) -> Mapping[str, Any]:

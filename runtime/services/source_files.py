@@ -192,9 +192,7 @@ def copy_known_files(handle: TableHandle, source: str, other: TableHandle, *, of
 
 def _entries(handle: TableHandle) -> tuple[tuple[str, Consumption], ...]:
     """Return the ledger entries of all sources with their instants."""
-    return ledger.table_history(
-        handle.store, EffectiveWrites(handle.timeline(), handle.config.archive_folder)
-    )
+    return ledger.table_history(handle.store, EffectiveWrites(handle.timeline()))
 
 
 def _known(handle: TableHandle, source: str | None) -> dict[str, SourceFile]:

@@ -99,7 +99,8 @@ class DueBatch:
     """The data that one write ingests from a source.
 
     ``name`` is TABLE.SOURCE if files are left out. ``files`` are the files of a file format. For a Hudi
-    table, ``table`` is read after ``since`` (None: from its beginning) up to ``until``. ``consumption`` is
+    table, ``table`` is read as of ``as_of``, or incrementally after the position ``since`` (None: from its
+    beginning) up to ``until``. ``consumption`` is
     recorded in the ledger; without it, nothing is ingested. ``missing_warning`` is the warning that the
     source does not exist. Three kinds of files are left out: ``known`` files were ingested from another path
     or source, ``copies`` have the content of another new file, and ``refused`` files need a decision.
@@ -113,6 +114,7 @@ class DueBatch:
     copies: tuple[CopiedFile, ...] = ()
     refused: tuple[RefusedFile, ...] = ()
     table: TableHandle | None = None
+    as_of: str | None = None
     since: str | None = None
     until: str | None = None
     consumption: Consumption | None = None
@@ -190,8 +192,8 @@ def preview_new_table(source: Source, *, directory: str, storage: Mapping[str, A
     consumption = Consumption(source=source.name)
     if source.format == TABLE_FORMAT:
         other = open_table(open_store(join_base(directory, source.path), storage, source.allowed))
-        until = other.timeline().last_before_pending()
-        return None if until is None else DueBatch(table=other, until=until, consumption=consumption)
+        as_of = other.timeline().last_before_pending()
+        return None if as_of is None else DueBatch(table=other, as_of=as_of, consumption=consumption)
     found = _list_or_warn(source, directory=directory, storage=storage)
     if isinstance(found, DueBatch):
         return found
@@ -257,8 +259,8 @@ def size_of(batch: DueBatch) -> DueSize:
         sizes = [found.file.size_bytes for found in batch.files]
     else:
         view = batch.table.view(batch.table.timeline())
-        since, until = batch.since, batch.until
-        slices = view.all_slices(until) if since is None else view.changed_between(since, until).slices
+        as_of, since, until = batch.as_of, batch.since or "0", batch.until
+        slices = view.changed_between(since, until).slices if as_of is None else view.all_slices(as_of)
         sizes = [part.size_bytes for part in slices]
     return DueSize(files=len(sizes), size_bytes=sum(sizes))
 
@@ -272,7 +274,7 @@ _Effective: TypeAlias = Callable[[], EffectiveWrites]
 
 def _effective(handle: TableHandle) -> _Effective:
     """Return a function that returns the effective writes. Its first call reads the timeline."""
-    return cache(lambda: EffectiveWrites(handle.timeline(), handle.config.archive_folder))
+    return cache(lambda: EffectiveWrites(handle.timeline()))
 
 
 def _find(
@@ -588,16 +590,17 @@ def _due_of_table(
         if source.if_missing != "warn":
             raise
         return DueBatch(missing_warning=error.message)
-    until = other.timeline().last_before_pending()
-    if until is None:
+    timeline = other.timeline()
+    as_of, until = timeline.last_before_pending(), timeline.newest_position()
+    if as_of is None or until is None:
         return None
     entries = ledger.table_history(handle.store, effective())
     if source.read == FULL:
-        reading = _digest_of_full_read(handle, source, (other.table_id or other.store.uri, until))
+        reading = _digest_of_full_read(handle, source, (other.table_id or other.store.uri, as_of))
         consumption = Consumption(source=source.name, reading=reading)
         if ledger.equal_full_read(entries, consumption) is not None:
             return None
-        return DueBatch(table=other, until=until, consumption=consumption)
+        return DueBatch(table=other, as_of=as_of, consumption=consumption)
     # The name of the source may have changed since it read that table.
     mine = Consumption(source=source.name, table_id=other.table_id)
     since = ledger.newest_until(pair for pair in entries if mine.reads_same_table_as(pair[1]))
@@ -622,15 +625,16 @@ def _due_of_table(
 
 
 def _ingested_there(other: TableHandle, since: str | None, until: str) -> tuple[SourceFile, ...]:
-    """Return the files that another table ingested between two instants; a reader of its rows has them too.
+    """Return the files that another table ingested between two positions; a reader of its rows has them too.
 
     Only files with known content are returned, because their paths may refer to another folder.
     """
     entries = ledger.table_history(other.store, _effective(other)())
+    positions = other.timeline().positions_after(since or "0")
     return tuple(
         file
         for instant, entry in entries
-        if (since is None or instant > since) and instant <= until and entry.kind.counts_as_ingested
+        if (since or "0") < positions.get(instant, instant) <= until and entry.kind.counts_as_ingested
         for file in entry.files
         if file.content_id is not None
     )

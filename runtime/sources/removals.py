@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.archive_log import newest_logs_first
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
@@ -19,14 +18,17 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
     ``since``, the answer states that.
     """
     timeline, name = table.timeline(), table.name
-    effective = EffectiveWrites(timeline, table.config.archive_folder)
-    if not effective.counts(since):
+    effective = EffectiveWrites(timeline)
+    positions = timeline.positions_after("0" if since < (timeline.first_contiguous_write or "") else since)
+    last = next((time for time, position in positions.items() if position == since), since)
+    if not effective.counts(last):
         return f"commit {since} of {name}, the last one that was read, was rolled back"
     for write in timeline.completed_writes:
-        if since < write.time <= until and (loss := _loss_text(timeline.commit_metadata(write.time))):
+        if since < write.position <= until and (loss := _loss_text(timeline.commit_metadata(write.time))):
             return f"commit {write.time} of {name} {loss}"
     first = timeline.first_contiguous_write
-    if first is None or since >= first:
+    has_late = any(p > since and not timeline.is_completed(time) for time, p in positions.items())
+    if first is None or (since >= first and not has_late):
         return None
     for archived in _archived_writes(table, timeline, since, until):
         if archived is None:
@@ -54,16 +56,16 @@ def _archived_writes(
     A log file contains the instants of one archival, and newer files contain newer writes.
     """
     reaches_back = False
-    for _, log in newest_logs_first(table.store, table.config.archive_folder):
+    for _, log in timeline.layout.archived(table.store):
         if log is None:
             reaches_back = False
             break
         writes = [archived for archived in log if archived.is_completed_write]
         for archived in writes:
-            if since < archived.time <= until and not timeline.is_completed(archived.time):
+            if since < archived.position <= until and not timeline.is_completed(archived.time):
                 yield archived.time, archived.commit_metadata()
-        reaches_back |= any(archived.time <= since for archived in writes)
-        if writes and max(archived.time for archived in writes) <= since:
+        reaches_back |= any(archived.position <= since for archived in writes)
+        if writes and max(archived.position for archived in writes) <= since:
             return
     if not reaches_back:
         yield None

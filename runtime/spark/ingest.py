@@ -111,6 +111,6 @@ def _rows(
 ) -> DataFrame:
     if batch.table is None:
         return read_files(spark, source, batch.files, columns=columns, storage=storage, arrival=arrival)
-    if batch.since is None:
-        return read_table(spark, batch.table, as_of=batch.until)
+    if batch.as_of is not None:
+        return read_table(spark, batch.table, as_of=batch.as_of)
     return read_table(spark, batch.table, since=batch.since, until=batch.until)

@@ -69,7 +69,7 @@ def batch_writer(
 
 
 def _is_written(handle: TableHandle, batch: Consumption) -> bool:
-    effective = EffectiveWrites(handle.timeline(), handle.config.archive_folder)
+    effective = EffectiveWrites(handle.timeline())
     if ledger.history(handle.store, batch.source, effective, batch=batch.batch):
         return True
     ledger.fold(handle.store, batch.source, effective)

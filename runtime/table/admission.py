@@ -98,11 +98,6 @@ def writing_problems(config: TableConfig) -> Iterator[str]:
         )
     if not config.populate_meta_fields:
         yield ("hoodie.populate.meta.fields=false: rows have no record keys; rewrite the table with true")
-    if _flag(config, "hoodie.table.cdc.enabled"):
-        yield (
-            "hoodie.table.cdc.enabled=true: a write without change log files would be missing from "
-            "change queries; set it to false with Hudi"
-        )
     if _flag(config, "hoodie.table.multiple.base.file.formats.enable"):
         yield (
             "hoodie.table.multiple.base.file.formats.enable=true: files may not be parquet; "

@@ -1,25 +1,26 @@
-"""Checks for tables that cannot be read, because they are not copy-on-write tables of version 6."""
+"""Checks for tables that cannot be read: other versions, other types, rows outside the table."""
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from parquetry.message import Message
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.storage.model import ObjectStore
-from parquetry.runtime.table.config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TableConfig
+from parquetry.runtime.table.config import COPY_ON_WRITE, TableConfig
+from parquetry.runtime.table.properties import PROPERTIES_PATH
+from parquetry.runtime.timeline.layout import LAYOUT_OF_VERSION
 
-_LAYOUT_2_FOLDER: Final = ".hoodie/timeline"
-_COMPLETED_OF_LAYOUT_2 = re.compile(r"(\d+)_(\d+)\.([a-z]+)")
+_FOLDERS: Final = {"hoodie.timeline.path": "timeline", "hoodie.timeline.history.path": "history"}
+"""The folders of timeline layout 2, which Hudi never names otherwise."""
 
 
 def check_readable(store: ObjectStore, config: TableConfig) -> None:
-    """Raise UnsupportedTableError, with a remedy, if the table is not a version 6 copy-on-write table.
+    """Raise UnsupportedTableError, with a remedy, unless it is a copy-on-write table of version 6, 8 or 9.
 
-    Bootstrapped tables and tables with files other than Parquet are refused too.
+    Bootstrapped tables, tables with change logs, and tables with files other than Parquet are refused too.
     """
-    if config.version != TABLE_VERSION or config.layout != TIMELINE_LAYOUT:
+    if LAYOUT_OF_VERSION.get(config.version) != config.layout:
         raise UnsupportedTableError(_other_version(store, config))
     if config.table_type != COPY_ON_WRITE:
         raise UnsupportedTableError(
@@ -36,6 +37,22 @@ def check_readable(store: ObjectStore, config: TableConfig) -> None:
             table=store.uri,
             location=config.bootstrap_base_path,
         )
+    if config.raw.get("hoodie.table.cdc.enabled", "").strip().lower() == "true":
+        raise UnsupportedTableError(
+            "{table}: hoodie.table.cdc.enabled=true; tables with change logs are not supported: write "
+            "it into a new table with Hudi, without that setting",
+            table=store.uri,
+        )
+    for key, folder in _FOLDERS.items():
+        if config.raw.get(key, folder).strip("/") != folder:
+            raise UnsupportedTableError(
+                "{table}: {property}={found}; only {expected} is supported: write it into a new table "
+                "with Hudi",
+                table=store.uri,
+                property=key,
+                found=config.raw[key],
+                expected=folder,
+            )
     if config.base_file_format != "PARQUET":
         raise UnsupportedTableError(
             "{table}: hoodie.table.base.file.format={found}; only PARQUET is supported: "
@@ -52,31 +69,28 @@ def _other_version(store: ObjectStore, config: TableConfig) -> Message:
         version=config.version,
         layout=config.layout,
     )
-    if config.version < TABLE_VERSION:
+    if config.version in LAYOUT_OF_VERSION:
         return Message(
-            "{found}; only version {supported_version} is supported: upgrade it by a write with Hudi "
-            "0.15, or 1.x with hoodie.write.table.version={supported_version}",
+            "{found}: version {version} has timeline layout {expected_layout}, so {file} was damaged; "
+            "restore it from a copy",
             found=found,
-            supported_version=TABLE_VERSION,
+            version=config.version,
+            expected_layout=LAYOUT_OF_VERSION[config.version],
+            file=PROPERTIES_PATH,
         )
-    newest = _newest_of_layout_2(store)
-    instant = f" (newest completed instant there: {newest})" if newest else ""
+    supported = ", ".join(map(str, LAYOUT_OF_VERSION))
+    if config.version < min(LAYOUT_OF_VERSION):
+        return Message(
+            "{found}; the supported versions are {supported_versions}: upgrade it by a write with Hudi "
+            "0.15, or 1.x with hoodie.write.table.version={version}",
+            found=found,
+            supported_versions=supported,
+            version=min(LAYOUT_OF_VERSION),
+        )
     return Message(
-        "{found}; a Hudi 1.x writer has upgraded it{instant}. Downgrade it with Hudi's own CALL "
-        "downgrade_table(table => '{name}', to_version => 'SIX') and CALL "
-        "delete_metadata_table(table => '{name}'), and give every Hudi writer "
-        "hoodie.write.table.version={supported_version}, hoodie.write.auto.upgrade=false and "
-        "hoodie.metadata.enable=false",
+        "{found}; the supported versions are {supported_versions}: change it with Hudi's own CALL "
+        "downgrade_table(table => '{name}', to_version => 'NINE'), or 'EIGHT' if it is version 7",
         found=found,
-        instant=instant,
+        supported_versions=supported,
         name=config.name,
-        supported_version=TABLE_VERSION,
     )
-
-
-def _newest_of_layout_2(store: ObjectStore) -> str | None:
-    """Return the file name of the newest completed instant in timeline layout 2, or None without instants."""
-    names = (info.path.rpartition("/")[2] for info in store.list(_LAYOUT_2_FOLDER))
-    completed = [match for name in names if (match := _COMPLETED_OF_LAYOUT_2.fullmatch(name))]
-    newest = max(completed, key=lambda match: match[1], default=None)
-    return None if newest is None else newest[0]

@@ -1,4 +1,4 @@
-"""The configuration in hoodie.properties, with the keys of Hudi 0.x and of Hudi 1.x for version 6.
+"""The configuration in hoodie.properties, with the keys of Hudi 0.x and of Hudi 1.x.
 
 Source: HoodieTableConfig of Hudi 0.15 and 1.2.
 """
@@ -12,10 +12,9 @@ from typing import Final
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.key_generator import KeyGenerator, infer_key_generator
 from parquetry.runtime.table.properties import PROPERTIES_PATH
-from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Timezone
+from parquetry.runtime.timeline.instant import Timezone
+from parquetry.runtime.timeline.layout import LAYOUTS, TimelineLayout
 
-TABLE_VERSION: Final = 6
-TIMELINE_LAYOUT: Final = 1
 COPY_ON_WRITE: Final = "COPY_ON_WRITE"
 TIMEZONE_KEY: Final = "hoodie.table.timeline.timezone"
 
@@ -25,7 +24,7 @@ class TableConfig:
     """The parsed properties of a table. ``raw`` has all of them.
 
     ``key_generator`` is None for a class that is not part of Hudi. ``metadata_partitions`` are those of a
-    metadata table that is in use or under construction. ``archive_folder`` is relative to the table.
+    metadata table that is in use or under construction. ``layout`` is the number of the timeline layout.
     """
 
     name: str
@@ -41,7 +40,6 @@ class TableConfig:
     timezone: Timezone
     populate_meta_fields: bool
     metadata_partitions: tuple[str, ...]
-    archive_folder: str
     drop_partition_columns: bool
     base_file_format: str
     bootstrap_base_path: str | None
@@ -52,6 +50,11 @@ class TableConfig:
     def ordering(self) -> str | None:
         """The ordering field, or None if there is none or more than one (Hudi 1.1)."""
         return self.ordering_fields[0] if len(self.ordering_fields) == 1 else None
+
+    @property
+    def timeline_layout(self) -> TimelineLayout:
+        """The layout of the timeline, which must be one that is supported."""
+        return LAYOUTS[self.layout].of_table(self.raw, self.timezone)
 
     @property
     def key_generator_class(self) -> str | None:
@@ -72,12 +75,11 @@ class TableConfig:
         partition_by = tuple(
             field.partition(":")[0] for field in _fields(raw, "hoodie.table.partition.fields")
         )
-        archive = raw.get("hoodie.archivelog.folder", "archived").strip("/")
         return cls(
             name=_required(raw, "hoodie.table.name", location),
             table_type=raw.get("hoodie.table.type", COPY_ON_WRITE),
             version=_number(raw, "hoodie.table.version", 0, location),
-            layout=_number(raw, "hoodie.timeline.layout.version", TIMELINE_LAYOUT, location),
+            layout=_number(raw, "hoodie.timeline.layout.version", 1, location),
             record_key=record_key,
             ordering_fields=_fields(raw, "hoodie.table.ordering.fields")
             or _fields(raw, "hoodie.table.precombine.field"),
@@ -89,7 +91,6 @@ class TableConfig:
             populate_meta_fields=_flag(raw, "hoodie.populate.meta.fields", default=True),
             metadata_partitions=_fields(raw, "hoodie.table.metadata.partitions")
             + _fields(raw, "hoodie.table.metadata.partitions.inflight"),
-            archive_folder=f"{TIMELINE_FOLDER}/{archive}" if archive else TIMELINE_FOLDER,
             drop_partition_columns=_flag(raw, "hoodie.datasource.write.drop.partition.columns"),
             base_file_format=raw.get("hoodie.table.base.file.format", "PARQUET").upper(),
             bootstrap_base_path=raw.get("hoodie.bootstrap.base.path") or None,

@@ -29,7 +29,7 @@ def read_consistently(
     for _ in range(_ATTEMPTS):
         view = handle.view(handle.timeline())
         changes, result = read(view)
-        if not _was_cleaned_meanwhile(view, changes.end):
+        if not _was_cleaned_meanwhile(view, changes.as_of):
             return changes, result
     raise ConflictError(
         "{table} was cleaned {attempts} times while its folders were listed, so that rows might be "

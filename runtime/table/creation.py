@@ -44,11 +44,11 @@ from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import (
     TIMELINE_FOLDER,
     Action,
-    Instant,
-    State,
     Timezone,
     format_instant,
+    parse_instant_ms,
 )
+from parquetry.runtime.timeline.layout import LAYOUT_OF_VERSION, LAYOUTS, TimelineLayout
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, probe_path
 from parquetry.version import VERSION
 
@@ -118,10 +118,14 @@ def finish_creation(store: ObjectStore, identity: TableIdentity) -> None:
     if _check_complete(store, properties):
         return
     refuse_missing_properties(store, identity)
-    content = first_commit(spec, table_id=identity.table_id)
-    for state in State:
-        instant = Instant(time=first_instant, action=Action.COMMIT, state=state)
-        store.put_if_absent(instant.path, content if instant.is_completed else b"")
+    layout = _layout_of_new_table(spec)
+    requested = layout.requested(first_instant, Action.COMMIT)
+    for pending in requested.pending_states:
+        store.put_if_absent(pending.path, b"")
+    # The completion time follows from the first instant, so that all creators write the same file.
+    first_ms = parse_instant_ms(first_instant, Timezone.UTC)
+    completed = layout.completion_of(requested, after=first_instant, now_ms=first_ms)
+    store.put_if_absent(completed.path, first_commit(spec, table_id=identity.table_id))
     comment = f"Made by parquetry {VERSION} at {first_instant} (UTC)"
     content = format_properties(properties, comment=comment)
     if store.put_if_absent(PROPERTIES_PATH, content) is PutOutcome.LOST:
@@ -135,7 +139,13 @@ def first_commit(spec: TableSpec, *, table_id: str) -> bytes:
         TABLE_ID_KEY: table_id,
         VERSION_KEY: VERSION,
     }
-    return CommitMetadata(operation="INSERT", extra=extra).to_json()
+    return _layout_of_new_table(spec).encode_commit(CommitMetadata(operation="INSERT", extra=extra))
+
+
+def _layout_of_new_table(spec: TableSpec) -> TimelineLayout:
+    """Return the timeline layout of a new table."""
+    layout = LAYOUTS[LAYOUT_OF_VERSION[spec.table_version]]
+    return layout.of_table(table_properties(spec), Timezone.UTC)
 
 
 def table_properties(spec: TableSpec) -> dict[str, str]:
@@ -302,8 +312,9 @@ def refuse_missing_properties(store: ObjectStore, identity: TableIdentity) -> No
         UnsupportedTableError: If the table was adopted.
 
     """
-    _, first_instant = _creation_input(store, identity)
-    later = Timeline.load(store).last_instant or first_instant
+    spec, first_instant = _creation_input(store, identity)
+    timeline = Timeline.load(store, _layout_of_new_table(spec))
+    later = max((instant.time for instant in timeline.instants), default=first_instant)
     if later > first_instant:
         raise CorruptTableError(
             "{table}: {file} is missing, but there is an instant {instant}; restore it from a copy",

@@ -116,7 +116,7 @@ class TableHandle:
 
     def timeline(self) -> Timeline:
         """Return the current timeline of the table."""
-        return Timeline.load(self.store)
+        return Timeline.load(self.store, self.config.timeline_layout)
 
     def view(self, timeline: Timeline) -> FileSystemView:
         """Return the files of the table as of that timeline."""

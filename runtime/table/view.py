@@ -12,8 +12,8 @@ FileSystemBackedTableMetadata of Hudi 0.15.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from parquetry.message import Value
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
@@ -48,18 +48,34 @@ class FileGroup:
             return None
         return next((part for part in self.slices if part.instant <= time), None)
 
+    def without(self, writes: Collection[str]) -> FileSlice | None:
+        """Return the current slice if these writes had not been completed, or None if there is none."""
+        if self.replaced_at is not None and self.replaced_at not in writes:
+            return None
+        return next((part for part in self.slices if part.instant not in writes), None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalSlices:
-    """The file slices with the rows that were written after ``begin`` and up to ``end``.
+    """The file slices with the rows that were written after the position ``begin`` and up to ``end``.
 
-    These are the rows of ``slices`` with ``begin < _hoodie_commit_time <= end``, each once, in the version of
-    ``end``. The next read starts from ``end``, which equals ``begin`` if nothing is new.
+    The next read starts from ``end``, which equals ``begin`` if nothing is new. Each row is contained once,
+    in the version of the instant ``as_of``, the newest write up to ``end``. These are the rows of ``slices``
+    with ``begin < _hoodie_commit_time <= end``, without the commit times in ``too_late``, and those of the
+    commit times in ``earlier``. Both are empty if no write completed after one that was requested later.
     """
 
     begin: str
     end: str
     slices: tuple[FileSlice, ...]
+    as_of: str
+    too_late: frozenset[str] = frozenset()
+    earlier: frozenset[str] = frozenset()
+
+    @property
+    def after(self) -> str:
+        """An instant up to which no file of the rows was written."""
+        return min((f"{int(time) - 1:0{len(time)}}" for time in self.earlier), default=self.begin)
 
 
 class FileSystemView:
@@ -220,8 +236,9 @@ class FileSystemView:
     def changed_between(self, begin: str, end: str | None = None) -> IncrementalSlices:
         """Return the slices with the rows written after ``begin`` and up to ``end``, or up to now.
 
-        The range ends before the oldest pending write. That write may complete with an instant that the next
-        read would skip otherwise. Clustering moves rows and does not count as a change.
+        ``begin`` and ``end`` are positions, or times of completed writes (see :attr:`Instant.position`). The
+        range ends where the next read misses no row, see :meth:`Timeline.newest_position`. Clustering moves
+        rows and does not count as a change.
 
         Raises:
             InvalidDataError: If a clean deleted slices of ``end``.
@@ -234,14 +251,27 @@ class FileSystemView:
                 "read the whole table",
                 table=self._store.uri,
             )
-        last = self._timeline.last_before_pending(end)
+        timeline = self._timeline
+        begin = timeline.position_of(begin)
+        last = timeline.newest_position(None if end is None else timeline.position_of(end))
         if last is None or last <= begin:
-            return IncrementalSlices(begin=begin, end=begin, slices=())
-        self.check_time_travel(last)
-        touched = self._touched_partitions(begin, last)
+            return IncrementalSlices(begin=begin, end=begin, slices=(), as_of=self.newest)
+        positions = timeline.positions_after(begin)
+        later = {time for time, position in positions.items() if position > last}
+        changes = IncrementalSlices(
+            begin=begin,
+            end=last,
+            slices=(),
+            as_of=max(time for time in self._commit_times if time not in later),
+            too_late=frozenset(time for time in later if begin < time <= last),
+            earlier=frozenset(t for t, position in positions.items() if t <= begin < position <= last),
+        )
+        self.check_time_travel(changes.as_of)
+        touched = self._touched_partitions(positions, begin, last)
         self._list_missing(touched)
-        slices = [part for path in touched for part in self.slices(path, last) if part.instant > begin]
-        return IncrementalSlices(begin=begin, end=last, slices=tuple(slices))
+        current = (group.without(later) for path in touched for group in self.file_groups(path))
+        slices = tuple(part for part in current if part is not None and part.instant > changes.after)
+        return replace(changes, slices=slices)
 
     def _changed_and_cleaned_as_of(self, time: str) -> list[FileGroupId]:
         """Return the sorted file groups that later writes changed and whose slice of that time is deleted."""
@@ -287,14 +317,15 @@ class FileSystemView:
             instant=one.instant,
         )
 
-    def _touched_partitions(self, begin: str, end: str) -> list[str]:
+    def _touched_partitions(self, positions: Mapping[str, str], begin: str, end: str) -> list[str]:
         """Return the partitions that the commits of the range changed.
 
         If one of these commits was archived, the result is all partitions.
         """
-        if begin < (self._timeline.first_contiguous_write or ""):
+        timeline = self._timeline
+        times = [time for time, position in positions.items() if begin < position <= end]
+        if begin < (timeline.first_contiguous_write or "") or not all(map(timeline.is_completed, times)):
             return self.partitions()
-        times = [time for time in self._commit_times if begin < time <= end]
         commits = map_each(times, self._timeline.commit_metadata)
         return sorted({partition for metadata in commits for partition in metadata.stats})
 

@@ -1,4 +1,4 @@
-"""The active timeline of a table at one moment: the instants of ``.hoodie``, each in its highest state.
+"""The active timeline of a table at one moment: its instants, each in its highest state.
 
 Source: HoodieActiveTimeline, TimelineLayout V1 and ClusteringUtils of Hudi 0.15.
 """
@@ -6,7 +6,7 @@ Source: HoodieActiveTimeline, TimelineLayout V1 and ClusteringUtils of Hudi 0.15
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from parquetry.runtime.errors import UNUSABLE, CorruptTableError, NotFoundError, StaleTimelineError
@@ -16,7 +16,8 @@ from parquetry.runtime.timeline.avro_model import AvroRecord
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Action, Instant, State
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
+from parquetry.runtime.timeline.layout import TimelineLayout
 from parquetry.runtime.timeline.restore import RestorePlan, SavepointMetadata
 from parquetry.runtime.timeline.rollback import RollbackMetadata, RollbackPlan
 
@@ -43,30 +44,32 @@ class Timeline:
     """
 
     store: ObjectStore
+    layout: TimelineLayout
     instants: tuple[Instant, ...]
     files: Mapping[str, ObjectInfo] = field(repr=False)
     _contents: dict[str, CommitMetadata | AvroRecord] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def load(cls, store: ObjectStore) -> Timeline:
+    def load(cls, store: ObjectStore, layout: TimelineLayout) -> Timeline:
         """Return the current timeline. This takes one listing and reads no file."""
-        return cls._from_listing(store, store.list(TIMELINE_FOLDER), {})
+        return cls._from_listing(store, layout, {})
 
     def reload(self) -> Timeline:
         """Return the timeline as of now. Contents that this snapshot has read are not read again."""
-        return self._from_listing(self.store, self.store.list(TIMELINE_FOLDER), self._contents)
+        return self._from_listing(self.store, self.layout, self._contents)
 
     @classmethod
     def _from_listing(
         cls,
         store: ObjectStore,
-        listing: Iterable[ObjectInfo],
+        layout: TimelineLayout,
         contents: Mapping[str, CommitMetadata | AvroRecord],
     ) -> Timeline:
-        files = {info.path.rpartition("/")[2]: info for info in listing}
-        parsed = {name: instant for name in files if (instant := Instant.parse(name))}
+        files = {info.path.rpartition("/")[2]: info for info in store.list(layout.NAMES.folder)}
+        parsed = {name: instant for name in files if (instant := layout.NAMES.parse(name))}
         return cls(
             store=store,
+            layout=layout,
             instants=_highest_states(parsed.values()),
             files={name: files[name] for name in parsed},
             _contents={name: content for name, content in contents.items() if name in parsed},
@@ -114,8 +117,11 @@ class Timeline:
 
     @property
     def last_instant(self) -> str | None:
-        """The greatest time of all instants in any state, or None. A new instant must be greater."""
-        return max((instant.time for instant in self.instants), default=None)
+        """The greatest time of all instants in any state, or None. A new instant must be greater.
+
+        Completion times count too.
+        """
+        return max((max(instant.time, instant.position) for instant in self.instants), default=None)
 
     @property
     def savepoints(self) -> tuple[str, ...]:
@@ -144,6 +150,13 @@ class Timeline:
             for instant in self.instants
         )
 
+    def states_of(self, instant: Instant) -> list[Instant]:
+        """Return the states of the instant that have a file on the timeline, from requested to completed.
+
+        A writer of layout 2 that repeats a publication may leave two completed files.
+        """
+        return self._states.get(_key(instant), [])
+
     def write_at(self, time: str) -> Instant | None:
         """Return the commit or replacecommit of that time in its highest state, or None."""
         return next((instant for instant in self._writes if instant.time == time), None)
@@ -166,7 +179,7 @@ class Timeline:
             raise CorruptTableError(
                 "{table}/{folder}/{instant}.commit: there is no completed write at that time",
                 table=self.store.uri,
-                folder=TIMELINE_FOLDER,
+                folder=self.layout.NAMES.folder,
                 instant=time,
             )
         cached = self._contents.get(instant.file_name)
@@ -187,10 +200,10 @@ class Timeline:
         The profile only helps to avoid conflicts, so a file that is incomplete is ignored.
         """
         instant = self.write_at(time)
-        if instant is None or instant.with_state(State.INFLIGHT).file_name not in self.files:
+        if instant is None or instant.inflight.file_name not in self.files:
             return None
         try:
-            return CommitMetadata.from_json(self.store.read(instant.with_state(State.INFLIGHT).path))
+            return self.layout.decode_commit(self.store.read(instant.inflight.path))
         except UNUSABLE:
             return None
 
@@ -199,9 +212,10 @@ class Timeline:
 
         If the requested file is absent or empty, the operation of the result is None.
         """
-        requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)
-        info = self.files.get(requested.file_name)
-        if info is None or info.size_bytes == 0:
+        instant = self._instant(time, Action.REPLACECOMMIT)
+        requested = None if instant is None else instant.requested
+        info = None if requested is None else self.files.get(requested.file_name)
+        if requested is None or info is None or info.size_bytes == 0:
             return RequestedReplace(operation=None)
         try:
             return self._record(requested, RequestedReplace)
@@ -229,27 +243,54 @@ class Timeline:
             for part in group.slices
         }
 
-    def last_before_pending(self, end: str | None = None) -> str | None:
+    def last_before_pending(self) -> str | None:
         """Return the newest completed write that is older than all pending writes, or None if there is none.
 
-        If ``end`` is given, only writes up to ``end`` count. An incremental read that continues from the
-        result misses no rows, whereas a pending write may complete later with its older instant. Pending
-        clusterings are ignored, because they change no row.
+        Pending clusterings are ignored, because they change no row.
         """
-        pending = (instant.time for instant in self.pending_writes)
-        barrier = min((time for time in pending if time not in self.pending_clusterings), default=None)
+        barrier = self._oldest_pending
         times = (instant.time for instant in self.completed_writes)
-        return max(
-            (t for t in times if (end is None or t <= end) and (barrier is None or t < barrier)), default=None
-        )
+        return max((t for t in times if barrier is None or t < barrier), default=None)
+
+    def newest_position(self, end: str | None = None) -> str | None:
+        """Return the position at which an incremental read of now ends, or None without completed writes.
+
+        A later incremental read that continues from the result misses no row. If ``end`` is given, only
+        positions up to ``end`` count. See :attr:`Instant.position`.
+        """
+        return self.layout.newest_position(self.completed_writes, self._oldest_pending, end=end)
+
+    def position_of(self, time: str) -> str:
+        """Return the incremental position of the completed write of that time.
+
+        A text that is not the time of a completed write is a position, and returned as it is.
+        """
+        if self.is_completed(time) or self.counts_as_archived(time):
+            return self.positions_after(time).get(time, time)
+        return time
+
+    def positions_after(self, position: str) -> Mapping[str, str]:
+        """Return the incremental positions of writes by their times.
+
+        These are all writes of the timeline, and the archived ones that may be after ``position`` although
+        their times do not show it.
+        """
+        archived = self.layout.archived_positions(self.store, after=position)
+        return {**archived, **{write.time: write.position for write in self.completed_writes}}
+
+    @OnceProperty
+    def _oldest_pending(self) -> str | None:
+        """Return the time of the oldest pending write that is not a clustering, or None."""
+        pending = (instant.time for instant in self.pending_writes)
+        return min((time for time in pending if time not in self.pending_clusterings), default=None)
 
     def cleaner_plan(self, time: str) -> CleanerPlan:
         """Return the plan of the clean of that time from its requested file."""
-        return self._record(Instant(time=time, action=Action.CLEAN, state=State.REQUESTED), CleanerPlan)
+        return self._record(self._state(time, Action.CLEAN, State.REQUESTED), CleanerPlan)
 
     def clean_metadata(self, time: str) -> CleanMetadata:
         """Return the metadata of the completed clean of that time."""
-        return self._record(Instant(time=time, action=Action.CLEAN, state=State.COMPLETED), CleanMetadata)
+        return self._record(self._state(time, Action.CLEAN, State.COMPLETED), CleanMetadata)
 
     @OnceProperty
     def earliest_retained(self) -> str | None:
@@ -295,23 +336,51 @@ class Timeline:
 
     def rollback_plan(self, time: str) -> RollbackPlan:
         """Return the plan of the rollback of that time from its requested file."""
-        return self._record(Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED), RollbackPlan)
+        return self._record(self._state(time, Action.ROLLBACK, State.REQUESTED), RollbackPlan)
 
     def rollback_metadata(self, time: str) -> RollbackMetadata:
         """Return the metadata of the completed rollback of that time."""
-        return self._record(
-            Instant(time=time, action=Action.ROLLBACK, state=State.COMPLETED), RollbackMetadata
-        )
+        return self._record(self._state(time, Action.ROLLBACK, State.COMPLETED), RollbackMetadata)
 
     def savepoint_metadata(self, time: str) -> SavepointMetadata:
         """Return the metadata of the savepoint of the commit of that time, with the protected files."""
-        return self._record(
-            Instant(time=time, action=Action.SAVEPOINT, state=State.COMPLETED), SavepointMetadata
-        )
+        return self._record(self._state(time, Action.SAVEPOINT, State.COMPLETED), SavepointMetadata)
 
     def restore_plan(self, time: str) -> RestorePlan:
         """Return the plan of the restore of that time from its requested file."""
-        return self._record(Instant(time=time, action=Action.RESTORE, state=State.REQUESTED), RestorePlan)
+        return self._record(self._state(time, Action.RESTORE, State.REQUESTED), RestorePlan)
+
+    def _instant(self, time: str, action: Action) -> Instant | None:
+        """Return the instant with that time and action in its highest state, or None."""
+        return next((i for i in self.instants if i.time == time and i.action is action), None)
+
+    def _state(self, time: str, action: Action, state: State) -> Instant:
+        """Return an instant in the state requested or completed.
+
+        Raises:
+            StaleTimelineError: If there is no completed instant, whose file name depends on its completion.
+
+        """
+        instant = self._instant(time, action) or self.layout.requested(time, action)
+        if state is State.REQUESTED:
+            return instant.requested
+        if not instant.is_completed:
+            raise StaleTimelineError(
+                "{table}: {action} {instant} left the timeline while it was read; run again",
+                table=self.store.uri,
+                action=action,
+                instant=time,
+            )
+        return instant
+
+    @OnceProperty
+    def _states(self) -> Mapping[tuple[str, Action], list[Instant]]:
+        """Return the states of all instants, by time and action, each from requested to completed."""
+        parsed = [instant for name in self.files if (instant := self.layout.NAMES.parse(name)) is not None]
+        states: dict[tuple[str, Action], list[Instant]] = {}
+        for instant in sorted(parsed, key=lambda one: (one.state.rank, one.position)):
+            states.setdefault(_key(instant), []).append(instant)
+        return states
 
     @OnceProperty
     def _writes(self) -> tuple[Instant, ...]:
@@ -356,7 +425,7 @@ class Timeline:
     def _parse_commit(self, instant: Instant) -> CommitMetadata:
         location = self._location_of(instant.file_name)
         try:
-            return CommitMetadata.from_json(self._read(instant), place=location)
+            return self.layout.decode_commit(self._read(instant), place=location)
         except CorruptTableError as error:
             raise CorruptTableError(
                 "{reason}. Restore the file from a copy; or delete it if that write never succeeded: "
@@ -390,14 +459,33 @@ class Timeline:
             ) from error
 
     def _location_of(self, file_name: str) -> str:
-        return f"{self.store.uri}/{TIMELINE_FOLDER}/{file_name}"
+        return f"{self.store.uri}/{self.layout.NAMES.folder}/{file_name}"
 
 
 def _highest_states(instants: Iterable[Instant]) -> tuple[Instant, ...]:
+    """Return one instant for each time and action, in its highest state.
+
+    If a writer of layout 2 has completed one twice, the earlier completion counts.
+    """
     highest: dict[tuple[str, Action], Instant] = {}
+    clusterings = set()
     for instant in instants:
-        key = (instant.time, _COMPLETES_AS.get(instant.action, instant.action))
+        key = _key(instant)
+        if instant.is_named_clustering:
+            clusterings.add(key)
         other = highest.get(key)
-        if other is None or instant.state.rank > other.state.rank:
+        if other is None or _precedence(instant) > _precedence(other):
             highest[key] = instant
+    for key in clusterings:
+        highest[key] = replace(highest[key], is_named_clustering=True)
     return tuple(sorted(highest.values(), key=lambda instant: (instant.time, instant.action)))
+
+
+def _key(instant: Instant) -> tuple[str, Action]:
+    """Return the time of an instant and the action as which it completes."""
+    return instant.time, _COMPLETES_AS.get(instant.action, instant.action)
+
+
+def _precedence(instant: Instant) -> tuple[int, int]:
+    """Return the rank of the state, and a number that is smaller for a later completion."""
+    return instant.state.rank, -int(instant.completed_at or 0)

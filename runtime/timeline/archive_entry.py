@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from parquetry.runtime.spec.codec import json_object
-from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.timeline.avro_model import decode_container, record_schema
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, format_instant
 
@@ -21,12 +21,13 @@ _COMMITS = frozenset({Action.COMMIT, Action.DELTACOMMIT})
 
 
 def archive_entries(
-    timeline: Timeline, instants: Iterable[Instant], timezone: Timezone
+    store: ObjectStore, files: Mapping[str, ObjectInfo], instants: Iterable[Instant], timezone: Timezone
 ) -> Iterator[dict[str, Any]]:
     """Yield the log entries of all state files of the instants.
 
     Args:
-        timeline: The timeline with the instants.
+        store: The store of the table.
+        files: The state files of the timeline, by name.
         instants: The instants, whose order is kept. The states of an instant follow each other from requested
             to completed.
         timezone: The time zone of the table's instants.
@@ -37,12 +38,11 @@ def archive_entries(
 
     """
     for instant in instants:
-        for state in State:
-            instant_state = instant.with_state(state)
-            info = timeline.files.get(instant_state.file_name)
+        for instant_state in (*instant.pending_states, instant):
+            info = files.get(instant_state.file_name)
             if info is None:
                 continue
-            content = timeline.store.read(instant_state.path)
+            content = store.read(instant_state.path)
             entry = {
                 "commitTime": instant_state.time,
                 "actionType": str(instant_state.action),
@@ -50,7 +50,7 @@ def archive_entries(
                 "stateTransitionTime": format_instant(info.modified_ms, timezone),
                 "version": None,
             }
-            yield entry | _branch(instant_state, content, place=f"{timeline.store.uri}/{instant_state.path}")
+            yield entry | _branch(instant_state, content, place=f"{store.uri}/{instant_state.path}")
 
 
 def _branch(instant: Instant, content: bytes, *, place: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import fastavro
 
 from parquetry.errors import message_of
-from parquetry.runtime.errors import UNUSABLE, CorruptTableError
+from parquetry.runtime.errors import UNUSABLE, CorruptTableError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.regular_file import MOST_BYTES
@@ -37,6 +37,10 @@ _SCHEMA_HEADER: Final = 2
 _FILE_NAME = re.compile(r"\.commits_\.archive\.(\d+)(?:_.*)?")
 
 
+ChangeEntry = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""A function that returns the new form of an archived entry, or an equal one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedInstant:
     """One state of an archived instant.
@@ -50,6 +54,11 @@ class ArchivedInstant:
     state: str
     entry: Mapping[str, Any]
     completed_at: str | None = None
+
+    @property
+    def position(self) -> str:
+        """The position of a completed instant in incremental reads."""
+        return self.completed_at or self.time
 
     @property
     def is_completed_write(self) -> bool:
@@ -107,11 +116,6 @@ def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, li
         yield number, log
 
 
-def log_paths(store: ObjectStore, folder: str) -> list[str]:
-    """Return the paths of the log files, the oldest first."""
-    return [path for _, path in sorted(_log_paths(store, folder).items())]
-
-
 def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:
     """Return the content of a log file with one block of these entries."""
     text = json.dumps(record_schema(ARCHIVED_ENTRY), separators=(",", ":"))
@@ -119,9 +123,26 @@ def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:
     return _block(header, text, entries, footer=struct.pack(">i", 0))
 
 
-def changed_log(
-    content: bytes, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], *, place: str
-) -> bytes | None:
+def change_logs(store: ObjectStore, folder: str, change: ChangeEntry) -> int:
+    """Apply ``change`` to each entry of the log files, and return the number of files rewritten.
+
+    Each file is put as a whole.
+    """
+    changes = 0
+    for _, path in sorted(_log_paths(store, folder).items()):
+        try:
+            content = changed_log(
+                store.read(path, most_bytes=MOST_BYTES), change, place=f"{store.uri}/{path}"
+            )
+        except NotFoundError:  # Hudi has merged it into another log
+            continue
+        if content is not None:
+            store.put(path, content)
+            changes += 1
+    return changes
+
+
+def changed_log(content: bytes, change: ChangeEntry, *, place: str) -> bytes | None:
     """Return the content of a log file with ``change`` applied to each entry, or None if no entry changes.
 
     Each block keeps its own schema. Blocks without a changed entry keep their bytes.

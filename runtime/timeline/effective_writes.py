@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cached_property
 
-from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
+from parquetry.runtime.timeline.archive_log import ArchivedInstant
 from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.layout import ArchivedFile
 from parquetry.runtime.timeline.rollback import RollbackMetadata
 from parquetry.runtime.timeline.sidecars import claim_path
 
@@ -38,9 +38,8 @@ class EffectiveWrites:
     not ask for it again.
     """
 
-    def __init__(self, timeline: Timeline, archive_folder: str) -> None:
+    def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self._archive_folder = archive_folder
         self._states: dict[str, WriteState] = {}
 
     @property
@@ -74,14 +73,14 @@ class EffectiveWrites:
 
     @cached_property
     def _archive(self) -> _Archive:
-        return _Archive(self._timeline.store, self._archive_folder)
+        return _Archive(self._timeline.layout.archived(self._timeline.store))
 
 
 class _Archive:
-    """The writes in the archive log. Log files are read from the newest to the oldest, as far as needed."""
+    """The writes in the archive. Its files are read from the newest to the oldest, as far as needed."""
 
-    def __init__(self, store: ObjectStore, folder: str) -> None:
-        self._unread = newest_logs_first(store, folder)
+    def __init__(self, files: Iterator[ArchivedFile]) -> None:
+        self._unread = files
         self._is_complete = True
         self._completed: dict[str, int] = {}
         self._rolled_back: set[str] = set()
@@ -173,7 +172,7 @@ def completed_after_rollback(timeline: Timeline) -> tuple[Instant, ...]:
     without_requested = [
         instant
         for instant in timeline.completed_writes
-        if (rollbacks or restores) and instant.with_state(State.REQUESTED).file_name not in timeline.files
+        if (rollbacks or restores) and instant.requested.file_name not in timeline.files
     ]
     if not without_requested:
         return ()

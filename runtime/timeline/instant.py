@@ -1,14 +1,18 @@
-"""Instants: the names, times and states of the actions on a table (timeline layout 1).
+"""Instants: the names, times and states of the actions on a table, in both timeline layouts of Hudi.
 
-Hudi names a state file ``<time>.<action>[.<state>]`` directly in ``.hoodie``, with one exception: an inflight
-commit is ``<time>.inflight``. Times are compared as text. Source: HoodieInstant, HoodieActiveTimeline and
-HoodieInstantTimeGenerator of Hudi 0.15.
+In layout 1 (table version 6), Hudi names a state file ``<time>.<action>[.<state>]`` directly in ``.hoodie``,
+with one exception: an inflight commit is ``<time>.inflight``. In layout 2 (versions 8 and 9), the files lie
+in ``.hoodie/timeline``, the name of a completed one contains the completion time as well
+(``<time>_<completion time>.<action>``), and the pending files of a clustering are named ``clustering``.
+Times are compared as text. Source: HoodieInstant, HoodieActiveTimeline and HoodieInstantTimeGenerator of Hudi 0.15,
+InstantFileNameParserV2 and InstantFileNameGeneratorV2 of Hudi 1.2.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -17,7 +21,9 @@ from parquetry.runtime.errors import CorruptTableError
 
 TIMELINE_FOLDER: Final = ".hoodie"
 
-_FILE_NAME = re.compile(r"([0-9]+)\.([a-z]+)(?:\.([a-z]+))?")
+_FILE_NAME = re.compile(r"([0-9]+)(?:_([0-9]+))?\.([a-z]+)(?:\.([a-z]+))?")
+_INFLIGHT_COMMIT = "inflight"
+_CLUSTERING = "clustering"
 _SECONDS_LENGTH = 14
 _MILLIS_LENGTH = 17
 
@@ -68,52 +74,159 @@ _STATE_ORDER = (State.REQUESTED, State.INFLIGHT, State.COMPLETED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instant:
-    """One action at one time, in the state of one of its files."""
+    """One action at one time, in the state of one of its files.
+
+    ``completed_at`` is the completion time of a completed instant of layout 2, and None otherwise.
+    ``is_named_clustering`` is True if the pending files of a replacecommit are named ``clustering``, as in
+    layout 2.
+    """
 
     time: str
     action: Action
     state: State
+    names: StateFileNames = field(repr=False)
+    completed_at: str | None = None
+    is_named_clustering: bool = False
 
     @property
     def file_name(self) -> str:
-        """The name of the state file in ``.hoodie``."""
-        if self.state is State.COMPLETED:
-            return f"{self.time}.{self.action}"
-        if self.state is State.INFLIGHT and self.action is Action.COMMIT:
-            return f"{self.time}.inflight"
-        return f"{self.time}.{self.action}.{self.state}"
+        """The name of the state file, without its folder."""
+        return self.names.name_of(self)
 
     @property
     def path(self) -> str:
         """The path of the state file, relative to the table."""
-        return f"{TIMELINE_FOLDER}/{self.file_name}"
+        return f"{self.names.folder}/{self.file_name}"
+
+    @property
+    def action_in_name(self) -> str:
+        """The action as the state file spells it: ``clustering`` for a pending clustering of layout 2."""
+        return _CLUSTERING if self.is_named_clustering and not self.is_completed else self.action
 
     @property
     def is_completed(self) -> bool:
         """True if the action is completed."""
         return self.state is State.COMPLETED
 
-    def with_state(self, state: State) -> Instant:
-        """Return the instant with another state."""
-        return Instant(time=self.time, action=self.action, state=state)
+    @property
+    def position(self) -> str:
+        """The position of a completed instant in incremental reads: its completion time, if it has one."""
+        return self.completed_at or self.time
 
-    @classmethod
-    def parse(cls, name: str) -> Instant | None:
-        """Return the instant of a state file, given its name in ``.hoodie``, or None for any other file."""
+    @property
+    def requested(self) -> Instant:
+        """The instant in the state requested."""
+        return replace(self, state=State.REQUESTED, completed_at=None)
+
+    @property
+    def inflight(self) -> Instant:
+        """The instant in the state inflight."""
+        return replace(self, state=State.INFLIGHT, completed_at=None)
+
+    @property
+    def pending_states(self) -> tuple[Instant, Instant]:
+        """The instant in the states requested and inflight."""
+        return self.requested, self.inflight
+
+
+class StateFileNames(ABC):
+    """The names of the state files in one timeline layout. ``folder`` is relative to the table."""
+
+    folder: str
+
+    @abstractmethod
+    def name_of(self, instant: Instant) -> str:
+        """Return the name of the state file of an instant."""
+
+    @abstractmethod
+    def parse(self, name: str) -> Instant | None:
+        """Return the instant of a state file, given its name in :attr:`folder`, or None for another file."""
+
+    def requested(self, time: str, action: Action, *, is_clustering: bool = False) -> Instant:
+        """Return a requested instant; ``is_clustering`` says whether it is a clustering."""
+        return Instant(
+            time=time,
+            action=action,
+            state=State.REQUESTED,
+            names=self,
+            is_named_clustering=is_clustering and self._has_clustering_files,
+        )
+
+    _has_clustering_files = False
+
+    def _parse_pending(self, time: str, word: str, suffix: str | None) -> Instant | None:
+        """Return the pending instant of a name with these parts, or None."""
+        if word == _INFLIGHT_COMMIT and suffix is None:
+            return self.requested(time, Action.COMMIT).inflight
+        is_clustering = word == _CLUSTERING
+        action = action_of(word)
+        if action is None or (is_clustering and not self._has_clustering_files):
+            return None
+        if suffix not in (State.REQUESTED, State.INFLIGHT):
+            return None
+        requested = self.requested(time, action, is_clustering=is_clustering)
+        return requested if suffix == State.REQUESTED else requested.inflight
+
+
+class _NamesOfLayout1(StateFileNames):
+    folder = TIMELINE_FOLDER
+
+    def name_of(self, instant: Instant) -> str:
+        if instant.is_completed:
+            return f"{instant.time}.{instant.action}"
+        return _pending_name(instant)
+
+    def parse(self, name: str) -> Instant | None:
+        match = _FILE_NAME.fullmatch(name)
+        if match is None or match[2] is not None:
+            return None
+        time, _, word, suffix = match.groups()
+        if suffix is None and word in _ACTIONS:
+            return Instant(time=time, action=_ACTIONS[word], state=State.COMPLETED, names=self)
+        return self._parse_pending(time, word, suffix)
+
+
+class _NamesOfLayout2(StateFileNames):
+    folder = f"{TIMELINE_FOLDER}/timeline"
+    _has_clustering_files = True
+
+    def name_of(self, instant: Instant) -> str:
+        if not instant.is_completed:
+            return _pending_name(instant)
+        if instant.completed_at is None:
+            raise ValueError(f"the completion time of {instant.time} is unknown")
+        return f"{instant.time}_{instant.completed_at}.{instant.action}"
+
+    def parse(self, name: str) -> Instant | None:
         match = _FILE_NAME.fullmatch(name)
         if match is None:
             return None
-        time, word, suffix = match.groups()
-        if word == "inflight":
-            return None if suffix else cls(time=time, action=Action.COMMIT, state=State.INFLIGHT)
-        action = _ACTIONS.get(word)
-        if action is None:
+        time, completed_at, word, suffix = match.groups()
+        if completed_at is None:
+            return self._parse_pending(time, word, suffix)
+        if suffix is not None or word not in _ACTIONS:
             return None
-        if suffix is None:
-            return cls(time=time, action=action, state=State.COMPLETED)
-        if suffix not in (State.REQUESTED, State.INFLIGHT):
-            return None
-        return cls(time=time, action=action, state=State(suffix))
+        return Instant(
+            time=time, action=_ACTIONS[word], state=State.COMPLETED, names=self, completed_at=completed_at
+        )
+
+
+def _pending_name(instant: Instant) -> str:
+    if instant.state is State.INFLIGHT and instant.action is Action.COMMIT:
+        return f"{instant.time}.{_INFLIGHT_COMMIT}"
+    return f"{instant.time}.{instant.action_in_name}.{instant.state}"
+
+
+NAMES_OF_LAYOUT_1: Final[StateFileNames] = _NamesOfLayout1()
+NAMES_OF_LAYOUT_2: Final[StateFileNames] = _NamesOfLayout2()
+
+
+def action_of(name: str) -> Action | None:
+    """Return the action that a record or a state file names, or None for an unknown name.
+
+    A clustering is a replacecommit, though Hudi 1 names it ``clustering`` until it is completed.
+    """
+    return Action.REPLACECOMMIT if name == _CLUSTERING else _ACTIONS.get(name)
 
 
 def format_instant(ms: int, zone: Timezone) -> str:

@@ -13,9 +13,9 @@ from parquetry.project.model import resolved
 from parquetry.runtime import main
 from parquetry.runtime.clustering.plan.execution import ClusteringResult
 from parquetry.runtime.spec.clustering import PlanPolicy
-from parquetry.runtime.timeline.active import Timeline
 from tests.support.command_script import parquetry
 from tests.support.planned_clustering import SORTED, table_in_debt
+from tests.support.timelines import timeline_of
 
 
 @pytest.fixture
@@ -32,9 +32,9 @@ def cluster(table, *options, code=0):
 
 
 def test_looking_writes_nothing_and_every_file_has_a_reason(table):
-    before = Timeline.load(table.store).files
+    before = timeline_of(table.store).files
     shown = json.loads(cluster(table, "--plan-only", "--format", "json").stdout)
-    assert Timeline.load(table.store).files == before
+    assert timeline_of(table.store).files == before
     (group,) = shown["groups"]
     assert {file["reason"] for file in group["files"]} == {"small"}
     assert {left["reason"] for left in shown["excluded"]} == {"groups"}
@@ -48,13 +48,13 @@ def test_looking_writes_nothing_and_every_file_has_a_reason(table):
 
 def test_a_plan_is_left_on_the_timeline_for_another_process(table):
     done = json.loads(cluster(table, "--schedule", "--format", "json").stdout)
-    assert list(Timeline.load(table.store).pending_clusterings) == [done["instant"]]
+    assert list(timeline_of(table.store).pending_clusterings) == [done["instant"]]
     assert (done["groups"], done["files_before"], done["files_after"]) == (1, 2, 1)
     again = json.loads(cluster(table, "--schedule", "--format", "json").stdout)
     assert again["instant"] > done["instant"]
     last = json.loads(cluster(table, "--schedule", "--format", "json").stdout)
     assert last["instant"] is None
-    assert len(Timeline.load(table.store).pending_clusterings) == 2
+    assert len(timeline_of(table.store).pending_clusterings) == 2
 
 
 def test_a_plan_that_does_not_wait_is_told_without_a_jvm(table, tmp_path):

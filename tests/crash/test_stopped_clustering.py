@@ -13,11 +13,11 @@ from parquetry.runtime.clustering.plan.schedule import begin_clustering, begin_s
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
-from parquetry.runtime.timeline.active import Timeline
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import groups_owed, table_in_debt
 from tests.support.small_table import FAST, SmallTable, rows_of, view_rows
 from tests.support.stores import FaultyStore, Stop, Stopped
+from tests.support.timelines import timeline_of
 
 AT_ONCE = replace(FAST, dead_after_seconds=0.0)
 EXPIRED = replace(FAST, plan_expires_seconds=-1.0)
@@ -34,7 +34,7 @@ def _begin(store, table: SmallTable) -> None:
 
 
 def _take_up(store, table: SmallTable) -> None:
-    plan = min(Timeline.load(table.store).pending_clusterings)
+    plan = min(timeline_of(table.store).pending_clusterings)
     with begin_scheduled(open_table(store), plan, timing=FAST) as transaction:
         transaction.ensure_inflight()
         transaction.roll_back()
@@ -82,7 +82,7 @@ def test_a_plan_is_there_or_it_is_not_and_no_file_stays(name: str, stop: Stop, t
 def _survives(path: Path, old: object, number: int) -> None:
     assert rows_of(path) == view_rows(path) == old, f"operation {number}"
     table = SmallTable(store=open_store(path))
-    for request in Timeline.load(table.store).pending_clusterings.values():
+    for request in timeline_of(table.store).pending_clusterings.values():
         assert request.plan is not None
         assert request.plan.groups
     assert table.insert({"next": (1, "e")}).retries == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -104,7 +105,7 @@ def test_the_spec_of_a_table_of_hudi_is_what_it_was_told(made):
 
 def test_the_archive_log_of_hudi_is_read(archived):
     handle, timeline, _ = opened(archived)
-    log = read_archive(handle.store, handle.config.archive_folder)
+    log = read_archive(handle.store, handle.config.timeline_layout.archive_folder)
     assert {one.state for one in log if one.action == "commit"} == {"requested", "inflight", "completed"}
     active = {instant.time for instant in timeline.instants}
     assert max(one.time for one in log if one.action == "commit") < min(
@@ -130,11 +131,13 @@ def test_hudi_lists_what_we_archived(all_operations, tmp_path):
     ]
     timeline.savepoint_metadata(timeline.savepoints[0])
     write_archive_log(
-        handle.store, handle.config.archive_folder, archive_entries(timeline, leaving, handle.config.timezone)
+        handle.store,
+        handle.config.timeline_layout.archive_folder,
+        archive_entries(timeline.store, timeline.files, leaving, handle.config.timezone),
     )
     for instant in leaving:
         for state in State:
-            handle.store.delete(instant.with_state(state).path)
+            handle.store.delete(replace(instant, state=state).path)
     shown = all_operations.hudi.call(
         "show_archived_commits", str(path), start_ts="20000101000000", end_ts="29991231235959"
     )

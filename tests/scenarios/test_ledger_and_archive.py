@@ -46,7 +46,7 @@ def shorten(table: SmallTable) -> None:
 
 
 def effective_of(table: SmallTable) -> EffectiveWrites:
-    return EffectiveWrites(table.handle.timeline(), table.handle.config.archive_folder)
+    return EffectiveWrites(table.handle.timeline())
 
 
 def known(table: SmallTable) -> set[str]:
@@ -58,7 +58,7 @@ def files(*numbers: int) -> set[str]:
 
 
 def logs_of(table: SmallTable) -> list[str]:
-    return sorted(info.path for info in table.store.list(table.handle.config.archive_folder))
+    return sorted(info.path for info in table.store.list(table.handle.config.timeline_layout.archive_folder))
 
 
 def archive_as_hudi(table: SmallTable, count: int, *, with_rollbacks: bool = True) -> None:
@@ -67,10 +67,14 @@ def archive_as_hudi(table: SmallTable, count: int, *, with_rollbacks: bool = Tru
     first = timeline.completed_writes[count].time
     old = [instant for instant in timeline.instants if instant.time < first]
     leaving = [instant for instant in old if with_rollbacks or instant.action is not Action.ROLLBACK]
-    write_archive_log(table.store, config.archive_folder, archive_entries(timeline, leaving, config.timezone))
+    write_archive_log(
+        table.store,
+        config.timeline_layout.archive_folder,
+        archive_entries(timeline.store, timeline.files, leaving, config.timezone),
+    )
     for instant in leaving:
         for state in State:
-            table.store.delete(instant.with_state(state).path)
+            table.store.delete(replace(instant, state=state).path)
 
 
 def roll_back_as_hudi(table: SmallTable, time: str) -> None:
@@ -123,7 +127,7 @@ def test_what_was_undone_is_new_again_if_only_the_log_says_so_by_leaving_it_out(
     roll_back_as_hudi(table, table.handle.timeline().completed_writes[-1].time)
     for instant in table.handle.timeline().of(Action.ROLLBACK):
         for state in State:
-            table.store.delete(instant.with_state(state).path)
+            table.store.delete(replace(instant, state=state).path)
     consume(table, range(3, 6))
     archive_as_hudi(table, 4)
     assert known(table) == files(0, 1, 3, 4, 5)
@@ -169,7 +173,9 @@ def test_what_was_folded_and_undone_is_new_again_when_it_has_been_archived(
 
 
 def assert_no_log_is_asked(store: CountingStore, table: SmallTable) -> None:
-    assert not [path for _, path in store.calls() if table.handle.config.archive_folder in path]
+    assert not [
+        path for _, path in store.calls() if table.handle.config.timeline_layout.archive_folder in path
+    ]
 
 
 @pytest.mark.usefixtures("folds_early")
@@ -214,7 +220,7 @@ def test_of_the_archive_only_the_newest_logs_are_read_and_few_entries_are_folded
     *_, last = logs_of(table)
     store = CountingStore(table.store, tmp_path / "log")
     counted = replace(table, store=store)
-    effective = EffectiveWrites(counted.handle.timeline(), table.handle.config.archive_folder)
+    effective = EffectiveWrites(counted.handle.timeline())
     assert set(consumed(store, "s", effective)) == files(0)
     read = [path for kind, path in store.calls() if kind is Kind.READ and path in logs_of(table)]
     assert read == [last]
@@ -263,6 +269,8 @@ def test_statistics_of_archived_writes_go_with_their_files_after_writes(tmp_path
         made.upsert({"k": (n, "a")})
     timeline = table.handle.timeline()
     there = {info.path.rpartition("/")[2].partition(".")[0] for info in table.store.list(STATISTICS)}
-    archived = {entry.time for entry in read_archive(table.store, table.handle.config.archive_folder)}
+    archived = {
+        entry.time for entry in read_archive(table.store, table.handle.config.timeline_layout.archive_folder)
+    }
     assert archived
     assert there == {write.time for write in timeline.completed_writes} - {table.handle.first_instant}

@@ -30,7 +30,9 @@ def paths_found(table: SmallTable, meanwhile: Callable[[], object]) -> set[str]:
 
     def look(view: FileSystemView) -> tuple[IncrementalSlices, None]:
         meanwhile()
-        return IncrementalSlices(begin="", end=view.newest, slices=tuple(view.all_slices())), None
+        return IncrementalSlices(
+            begin="", end=view.newest, slices=tuple(view.all_slices()), as_of=view.newest
+        ), None
 
     changes, _ = read_consistently(table.handle, look)
     return {part.path for part in changes.slices}

@@ -23,8 +23,9 @@ from parquetry.runtime.timeline.clustering_plan import (
     RequestedReplace,
 )
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
-from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
+from parquetry.runtime.timeline.instant import Action, State, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.restore import SavepointMetadata
+from tests.support.timelines import instant_of
 
 COLUMNS = (
     Column(name="id", type="string", nullable=False),
@@ -168,7 +169,7 @@ class HandmadeTable:
             path.unlink()
 
     def _state(self, time: str, action: Action, state: State, content: bytes) -> None:
-        (self.folder / Instant(time=at(time), action=action, state=state).path).write_bytes(content)
+        (self.folder / instant_of(at(time), action, state).path).write_bytes(content)
 
 
 def at(time: str) -> str:

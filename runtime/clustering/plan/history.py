@@ -22,7 +22,7 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
-from parquetry.runtime.timeline.instant import Action, Instant, State, parse_instant_ms
+from parquetry.runtime.timeline.instant import Action, Instant, parse_instant_ms
 from parquetry.runtime.timeline.sidecars import UNPUBLISHED_FOLDER
 
 MOST_CLUSTERINGS: Final = 10
@@ -111,7 +111,7 @@ def _seconds(handle: TableHandle, timeline: Timeline, write: Instant) -> float |
     if finished is None:
         return None
     begun_ms = parse_instant_ms(write.time, handle.config.timezone)
-    inflight = timeline.files.get(write.with_state(State.INFLIGHT).file_name)
+    inflight = timeline.files.get(write.inflight.file_name)
     if inflight is not None and write.action is Action.REPLACECOMMIT:
         begun_ms = inflight.modified_ms
     spent_ms = finished.modified_ms - begun_ms

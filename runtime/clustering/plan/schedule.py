@@ -195,7 +195,8 @@ def _write_plan(
                 plan = with_forecast(
                     avro_plan(store, publishable, policy), session.instant, predicted, samples
                 )
-                requested = publishable if _put_plan(session, lock, plan) else None
+                instant = now.layout.requested(session.instant, Action.REPLACECOMMIT, is_clustering=True)
+                requested = publishable if _put_plan(session, lock, instant, plan) else None
     finally:
         if samples and requested is None:
             with logging_failures(store.uri, f"the sample of the plan {session.instant} was not deleted"):
@@ -203,13 +204,12 @@ def _write_plan(
     return requested
 
 
-def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
+def _put_plan(session: Session, lock: TableLock, requested: Instant, plan: ClusteringPlan) -> bool:
     """Write the requested file, and return whether the lock was held meanwhile.
 
     If not, the plan is withdrawn.
     """
     store = session.store
-    requested = Instant(time=session.instant, action=Action.REPLACECOMMIT, state=State.REQUESTED)
     request = RequestedReplace(operation=CLUSTER, plan=plan)
     if store.put_if_absent(requested.path, request.encode()) is PutOutcome.LOST:
         _LOG.warning("%s: another program has created %s first; plan again", store.uri, requested.file_name)
@@ -261,7 +261,7 @@ def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
 
     """
     store = table.store
-    now = Timeline.load(store)
+    now = table.timeline()
     if instant not in now.pending_clusterings:
         raise InvalidDataError(
             "{table}: the clustering plan {instant} is not pending; pending plans: {pending}",

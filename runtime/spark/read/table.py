@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from typing import Final, TypeAlias
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
@@ -87,11 +88,20 @@ def read_table(
     kept = _files_to_open(handle, view, changes, pruner, where)
     frame = scan_files(spark, handle.store, view.timeline, kept, columns, meta=META_COLUMNS)
     if is_increment:
-        frame = frame.where((F.col(COMMIT_TIME) > changes.begin) & (F.col(COMMIT_TIME) <= changes.end))
+        frame = frame.where(_is_written_in(changes))
     if where is not None:
         with failures_translated(f"where={where!r}"):
             frame = frame.where(where)
     return frame if meta else frame.drop(*META_COLUMNS)
+
+
+def _is_written_in(changes: IncrementalSlices) -> SparkColumn:
+    """Return the condition on the rows of an incremental read."""
+    time = F.col(COMMIT_TIME)
+    condition = (time > changes.begin) & (time <= changes.end)
+    if changes.too_late:
+        condition &= ~time.isin(sorted(changes.too_late))
+    return condition | time.isin(sorted(changes.earlier)) if changes.earlier else condition
 
 
 def _files_to_open(
@@ -104,9 +114,9 @@ def _files_to_open(
     try:
         kept = changes.slices if where is None else tuple(pruner.files(handle.store, changes.slices))
     except CorruptTableError:
-        raise_if_damaged(handle, damaged_files(handle, until=changes.end, choose=pruner.partitions))
+        raise_if_damaged(handle, damaged_files(handle, until=changes.as_of, choose=pruner.partitions))
         raise
-    check_read(handle, view, kept, after=changes.begin, until=changes.end, choose=pruner.partitions)
+    check_read(handle, view, kept, after=changes.after, until=changes.as_of, choose=pruner.partitions)
     return kept
 
 
@@ -120,7 +130,9 @@ def _all_rows(view: FileSystemView, pruner: Pruner, as_of: str | None) -> Increm
     partitions = pruner.partitions(view.partitions())
     slices = map_each(partitions, lambda partition: view.slices(partition, as_of))
     end = view.newest if as_of is None else min(as_of, view.newest)
-    return IncrementalSlices(begin="", end=end, slices=tuple(file for part in slices for file in part))
+    return IncrementalSlices(
+        begin="", end=end, slices=tuple(file for part in slices for file in part), as_of=end
+    )
 
 
 def _is_in_calendar(parts: re.Match[str]) -> bool:

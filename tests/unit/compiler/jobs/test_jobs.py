@@ -202,7 +202,7 @@ def test_instants_count_while_they_are_in_effect(tmp_path):
 
     rollback(table.handle, rolled_back, timing=FAST)
     handle = open_table(table.store)
-    effective = EffectiveWrites(handle.timeline(), handle.config.archive_folder)
+    effective = EffectiveWrites(handle.timeline())
     assert effective.state_of(kept) is WriteState.COMPLETED
     assert effective.state_of(rolled_back) is WriteState.NOT_IN_EFFECT
 
@@ -220,7 +220,7 @@ def test_archived_instants_still_count(tmp_path):
     handle = open_table(table.store)
     timeline = handle.timeline()
     assert not timeline.contains(times[0])
-    effective = EffectiveWrites(timeline, handle.config.archive_folder)
+    effective = EffectiveWrites(timeline)
     assert all(effective.counts(time) for time in times)
     assert effective.state_of(times[0]) is WriteState.SETTLED
     assert effective.state_of(times[-1]) is WriteState.COMPLETED

@@ -15,10 +15,10 @@ from parquetry.compiler.reports.history import CommitEntry, report_history
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.table.applied import read_applied, write_applied
-from parquetry.runtime.timeline.active import Timeline
 from tests.support.applied_records import RECORD, edit
 from tests.support.project_folder import ORDERS, ProjectFolder
 from tests.support.small_table import make_table
+from tests.support.timelines import timeline_of
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_commits_of_the_archive_are_listed_as_those_of_the_timeline(table):
     before = report_history(table.store, most=100)
     clean(table.handle)
     assert archive(table.handle).instants
-    assert len(Timeline.load(table.store).completed_writes) < 31
+    assert len(timeline_of(table.store).completed_writes) < 31
     after = report_history(table.store, most=100)
     assert TableHistoryView().json(after) == TableHistoryView().json(before)
     assert (len(commits(after)), after.has_older, after.warnings) == (31, False, ())

@@ -11,7 +11,9 @@ from parquetry.runtime.errors import StaleTimelineError, StorageError
 from parquetry.runtime.services import savepoint
 from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
+from parquetry.runtime.timeline.instant import Action, State
 from tests.support.small_table import make_table
+from tests.support.timelines import instant_of
 
 LOST = SimpleNamespace(is_held=lambda: False)
 
@@ -31,5 +33,6 @@ def test_a_plan_that_is_out_of_date_and_cannot_be_taken_back_fails():
 
     store = SimpleNamespace(uri="memory:", put_if_absent=lambda path, content: PutOutcome.WON, delete=delete)
     session = SimpleNamespace(store=store, instant="20260101000000000")
+    requested = instant_of(session.instant, Action.REPLACECOMMIT, State.REQUESTED)
     with pytest.raises(StorageError, match="cannot delete"):
-        schedule._put_plan(session, LOST, ClusteringPlan(groups=()))
+        schedule._put_plan(session, LOST, requested, ClusteringPlan(groups=()))

@@ -22,7 +22,7 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
-from parquetry.runtime.timeline.instant import Action, Instant
+from parquetry.runtime.timeline.instant import NAMES_OF_LAYOUT_1, Action
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import Kind, Stopped, WrappedStore
 
@@ -168,7 +168,7 @@ def test_a_published_write_without_files_that_may_not_stand_is_undone_whole(tabl
                 published.append(path)
                 self.inner.delete(DEFAULT_LOCK_PATH)
                 foreign = CommitMetadata(operation="UPSERT", stats={"p=a": (theirs,)})
-                at = Instant.parse(path.rpartition("/")[2]).time
+                at = NAMES_OF_LAYOUT_1.parse(path.rpartition("/")[2]).time
                 self.inner.put(f".hoodie/{int(at) + 1}.commit", foreign.to_json())
 
     result = replace(table, store=OvertakenStore(table.store)).delete_partition("p=a")
@@ -260,7 +260,7 @@ class TestOfAHolderOfTheLockThatSleeps:
         zone = table.handle.config.timezone
         pending = seen[0].write_at(published)
         with open_session(table.store, purpose="x", after=published, zone=zone, timing=FAST) as session:
-            assert roll_back(session, seen[0], pending, zone=zone) is None
+            assert roll_back(session, seen[0], pending) is None
             session.acknowledge()
         assert table.handle.timeline().of(Action.ROLLBACK) == ()
         assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a")}

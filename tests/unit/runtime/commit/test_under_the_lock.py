@@ -26,8 +26,7 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.file_names import files_of_instant
 from parquetry.runtime.table.handle import open_table
-from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.sidecars import ABANDONED_FOLDER, sample_path
 from tests.support.handmade import at
 from tests.support.one_process_spark import OneProcessSpark
@@ -35,6 +34,7 @@ from tests.support.orphans import leftovers
 from tests.support.planned_clustering import apply_queries, groups_owed, table_in_debt
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import CountingStore, Kind
+from tests.support.timelines import instant_of, timeline_of
 
 CURVE = ClusteringSpec(execution=ExecutionPolicy(strategy="zorder", columns=("v", "id")))
 
@@ -156,7 +156,7 @@ def test_what_writers_did_during_a_clustering_is_read_before_it_takes_the_lock(p
 def test_a_clustering_that_ends_while_a_writer_looks_is_not_taken_for_one_of_hudi(path, store, monkeypatch):
     table = table_in_debt(path)
     listed = []
-    after_the_rewriting(monkeypatch, lambda: listed.append(Timeline.load(store)))
+    after_the_rewriting(monkeypatch, lambda: listed.append(timeline_of(store)))
     (instant,) = cluster(store).instants
     groups = list(listed[0].groups_in_pending_clustering)
     assert groups
@@ -179,7 +179,7 @@ def test_a_writer_that_comes_at_the_last_moment_wins_its_group(path, store, monk
     assert [lost.partition for lost in result.left_out] == ["p=b"]
     calls = under_lock_of(store, f"{instant}.replacecommit")
     assert sum(kind is Kind.READ and p.endswith(".commit") for kind, p in calls) == 1
-    said = json.loads(Timeline.load(store).commit_metadata(instant).extra["parquetry.clustering"])
+    said = json.loads(timeline_of(store).commit_metadata(instant).extra["parquetry.clustering"])
     assert (said["groups"], said["left_out"], said["files"]) == (1, 1, {"before": 3, "after": 1})
     assert rows_of(path) == view_rows(path) == expected
     assert leftovers(path) == []
@@ -264,9 +264,9 @@ def test_a_write_that_was_pending_and_is_archived_by_now_may_have_been_completed
     """Nobody can tell it from one that was rolled back, but by the archive."""
     table = make_table(path)
     table.upsert({"a": (1, "a")})
-    pending = Instant(time=at("0001"), action=Action.COMMIT, state=State.REQUESTED)
+    pending = instant_of(at("0001"), Action.COMMIT, State.REQUESTED)
     table.store.put(pending.path, b"")
-    before = Timeline.load(table.store)
+    before = timeline_of(table.store)
     table.store.delete(pending.path)
     reason = validation._rolled_back_meanwhile(SimpleNamespace(timeline=before), before.reload())
     assert f"{pending.time}, which was pending" in reason
@@ -292,7 +292,7 @@ def test_a_group_that_changes_before_the_lock_is_not_planned_and_others_keep_the
     at_scheduling(monkeypatch, lambda: table.upsert({"k0": (99, "a")}))
     plan = schedule(table.handle, groups, timing=FAST)
     assert [group.partition for group in plan.groups] == ["p=b"]
-    written = Timeline.load(store).pending_clusterings[plan.instant].plan
+    written = timeline_of(store).pending_clusterings[plan.instant].plan
     (group,) = written.groups
     sample = kept_sample(written, group).read(store, arrow_schema(COLUMNS), most_bytes=1 << 20)
     values = {value for value, part in view_rows(path).values() if part == "b"}

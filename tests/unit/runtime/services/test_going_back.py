@@ -21,13 +21,14 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.table.handle import TableHandle, open_table
-from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata
 from parquetry.runtime.timeline.sidecars import CLAIMS_FOLDER
 from parquetry.runtime.timeline.versions import cleanable_slices_as_of, slices_as_of
 from tests.support.handmade import HandmadeTable, at
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import CountingStore, Kind, Stopped, WrappedStore
+from tests.support.timelines import instant_of
 
 BASE = {"k1": (1, "a"), "k2": (1, "a"), "z": (1, "b")}
 BY_NUMBER = RetentionPolicy(keep_commits=None, keep_versions=1)
@@ -121,7 +122,7 @@ class TestRollback:
         newest = writes(table)[-1]
         limits = Horizon(earliest=newest, keep_versions=1, policy=KEEP_LATEST_COMMITS)
         plan = cleaner_plan(table.store, timeline, plan_expiry(handle.view(timeline), limits, ["p=a"]))
-        requested = Instant(time=f"{int(newest) + 1}", action=Action.CLEAN, state=State.REQUESTED)
+        requested = instant_of(f"{int(newest) + 1}", Action.CLEAN, State.REQUESTED)
         table.store.put(requested.path, plan.encode())
         with pytest.raises(ConflictError, match=f"clean {requested.time}"):
             rollback(table.handle, newest, timing=FAST)
@@ -205,7 +206,7 @@ def put_savepoint(table: SmallTable, time: str, files: dict[str, tuple[str, ...]
     from parquetry.runtime.timeline.restore import SavepointMetadata
 
     record = SavepointMetadata(created_by="another program", created_at_ms=0, comments="", files=files)
-    done = Instant(time=time, action=Action.SAVEPOINT, state=State.COMPLETED)
+    done = instant_of(time, Action.SAVEPOINT, State.COMPLETED)
     table.store.put(done.path, record.encode())
 
 
@@ -432,7 +433,7 @@ class TestWhatReadsOfThePastAskFor:
         state = timeline.write_at(rolled_back)
         assert state is not None
         for step in State:
-            table.store.delete(state.with_state(step).path)
+            table.store.delete(replace(state, state=step).path)
         next(path.glob(f"p=a/*_{rolled_back}.parquet")).unlink()
         table.upsert({"z": (2, "b")})
         rollback_of(table, rolled_back)
@@ -447,7 +448,7 @@ def rollback_of(table: SmallTable, time: str) -> None:
     record = RollbackMetadata(
         start_time=time, time_taken_ms=0, instants=(InstantInfo(time=time, action="commit"),), partitions={}
     )
-    done = Instant(time=str(int(time) + 1), action=Action.ROLLBACK, state=State.COMPLETED)
+    done = instant_of(str(int(time) + 1), Action.ROLLBACK, State.COMPLETED)
     table.store.put(done.path, record.encode())
 
 

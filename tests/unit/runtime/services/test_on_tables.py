@@ -16,7 +16,6 @@ from parquetry.runtime.commit.claims import heartbeat_path, open_session
 from parquetry.runtime.commit.table_lock import unlock
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.main import report_path
-from parquetry.runtime.services import archive as archive_service
 from parquetry.runtime.services.archive import ARCHIVE_BATCH, archive
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.clean_plan import cleaner_plan, plan_expiry
@@ -27,12 +26,14 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.paths import temporary_path
-from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
+from parquetry.runtime.timeline import layout
+from parquetry.runtime.timeline.instant import Action, State, format_instant
 from parquetry.runtime.timeline.sidecars import CLAIMS_FOLDER, PROBE_PREFIX, REPORTS_FOLDER, claim_path
 from tests.support.archives import read_archive
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import Kind, Stopped, WrappedStore
+from tests.support.timelines import instant_of
 
 AT_ONCE = replace(FAST, dead_after_seconds=0.0)
 BASE = {f"k{n}": (n, "ab"[n % 2]) for n in range(6)}
@@ -168,7 +169,7 @@ def test_a_pending_clean_is_finished_and_keeps_what_has_become_current(table: Sm
     after, zone = timeline.last_instant, handle.config.timezone
     with open_session(table.store, purpose="clean", after=after, zone=zone, timing=FAST) as dead:
         instant = dead.instant
-    requested = Instant(time=instant, action=Action.CLEAN, state=State.REQUESTED)
+    requested = instant_of(instant, Action.CLEAN, State.REQUESTED)
     table.store.put_if_absent(requested.path, plan.encode())
     result = clean(table.handle, timing=FAST)
     assert result.files_deleted == expiry.count
@@ -184,7 +185,7 @@ def test_another_programs_clean_is_left_to_it(table: SmallTable) -> None:
     limits = Horizon(earliest=timeline.completed_writes[-1].time, keep_versions=1, policy=KEEP_LATEST_COMMITS)
     expiry = plan_expiry(handle.view(timeline), limits, ["p=b"])
     instant = format_instant(table.store.now_ms(), handle.config.timezone)
-    requested = Instant(time=instant, action=Action.CLEAN, state=State.REQUESTED)
+    requested = instant_of(instant, Action.CLEAN, State.REQUESTED)
     table.store.put(requested.path, cleaner_plan(table.store, timeline, expiry).encode())
     with pytest.raises(ConflictError, match=f"clean {instant}"):
         create_savepoint(table.handle, timeline.completed_writes[-2].time, timing=FAST)
@@ -368,7 +369,7 @@ def test_archive_keeps_the_configured_number_and_loses_nothing(table: SmallTable
     left = [instant.time for instant in table.handle.timeline().completed_writes]
     assert len(left) == 3
     assert [*result.instants, *left] == before
-    logged = read_archive(table.store, table.handle.config.archive_folder)
+    logged = read_archive(table.store, table.handle.config.timeline_layout.archive_folder)
     assert {entry.time for entry in logged} == set(result.instants)
     assert {entry.state for entry in logged if entry.time == before[1]} == {
         "requested",
@@ -385,7 +386,7 @@ def test_instants_that_another_archives_while_this_one_sleeps(
 ) -> None:
     rewrite(table, 8)
     clean(table.handle, timing=FAST)
-    entries, others = archive_service.archive_entries, []
+    entries, others = layout.archive_entries, []
 
     def overtaken(*given: Any) -> Any:
         if not others:
@@ -397,7 +398,7 @@ def test_instants_that_another_archives_while_this_one_sleeps(
                 min(root(table).glob(".hoodie/*.commit")).unlink()
         return entries(*given)
 
-    monkeypatch.setattr(archive_service, "archive_entries", overtaken)
+    monkeypatch.setattr(layout, "archive_entries", overtaken)
     if not takes_lock:
         with pytest.raises(NotFoundError):
             archive(table.handle, timing=FAST)
@@ -630,6 +631,6 @@ def test_two_archivals_of_the_same_instants_log_them_once(table: SmallTable) -> 
     with pytest.raises(Stopped):
         archive(replace(table, store=DiesAfterLogging(table.store)).handle, timing=FAST)
     result = archive(table.handle, timing=FAST)
-    logged = read_archive(table.store, table.handle.config.archive_folder)
+    logged = read_archive(table.store, table.handle.config.timeline_layout.archive_folder)
     assert len({(e.time, e.action, e.state) for e in logged}) == len(logged)
     assert {entry.time for entry in logged} == set(result.instants)

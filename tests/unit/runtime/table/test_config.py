@@ -44,8 +44,8 @@ def test_both_spellings_mean_the_same():
         assert read.hive_style
         assert read.populate_meta_fields
         assert read.metadata_partitions == ()
-    assert old.archive_folder == ".hoodie/archived"
-    assert new.archive_folder == ".hoodie/history"
+    assert old.timeline_layout.archive_folder == ".hoodie/archived"
+    assert new.timeline_layout.archive_folder == ".hoodie/history"
     assert old.timezone is Timezone.UTC
     assert new.timezone is Timezone.LOCAL
 

@@ -19,12 +19,12 @@ from parquetry.runtime.table import creation
 from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.table.partition_metadata import put_partition_metadata
 from parquetry.runtime.table.properties import format_properties, parse_properties
-from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH
 from tests.support import hudi_rs
 from tests.support.handmade import HandmadeTable, at, spec
 from tests.support.stores import CountingStore, FaultyStore, Kind, ReadOnlyStore, Stop, Stopped
+from tests.support.timelines import timeline_of
 
 PROPERTIES = ".hoodie/hoodie.properties"
 NESTED = Column(name="s", type="struct<a:decimal(38,2),b:array<struct<x:date,y:map<string,timestamp>>>>")
@@ -129,7 +129,7 @@ def test_of_many_creators_one_wins_and_all_get_its_table(tmp_path):
         thread.join()
     assert len(handles) == 8
     assert len({handle.table_id for handle in handles}) == 1
-    assert len(Timeline.load(open_store(tmp_path / "t")).instants) == 1
+    assert len(timeline_of(open_store(tmp_path / "t")).instants) == 1
 
 
 def test_another_spec_or_project_is_refused(tmp_path):

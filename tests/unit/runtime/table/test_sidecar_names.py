@@ -39,7 +39,7 @@ def consume(table: SmallTable, count: int) -> None:
 
 
 def effective_of(table: SmallTable) -> EffectiveWrites:
-    return EffectiveWrites(table.handle.timeline(), table.handle.config.archive_folder)
+    return EffectiveWrites(table.handle.timeline())
 
 
 def newest(table: SmallTable) -> str:

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
-from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.instant import Action, State
 from tests.support.handmade import HandmadeTable, at
 from tests.support.stores import CountingStore, Kind
+from tests.support.timelines import instant_of, timeline_of
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def table(tmp_path):
 
 
 def load(table):
-    return Timeline.load(table.store)
+    return timeline_of(table.store)
 
 
 def test_each_action_counts_once_in_its_highest_state(table):
@@ -52,7 +52,7 @@ def test_a_completed_compaction_is_the_commit_of_its_time(table):
         (Action.COMPACTION, State.INFLIGHT),
         (Action.COMMIT, State.COMPLETED),
     ]:
-        table.store.put(Instant(time=time, action=action, state=state).path, b"{}")
+        table.store.put(instant_of(time, action, state).path, b"{}")
     timeline = load(table)
     assert timeline.pending_writes == ()
     assert timeline.write_at(time).action is Action.COMMIT
@@ -61,7 +61,7 @@ def test_a_completed_compaction_is_the_commit_of_its_time(table):
 def test_a_snapshot_does_not_see_what_happens_later_and_a_reload_reads_nothing_twice(table, tmp_path):
     table.commit("1", {"p=a": {"f-0": [("k", 1)]}})
     store = CountingStore(table.store, tmp_path / "log")
-    before = Timeline.load(store)
+    before = timeline_of(store)
     before.commit_metadata(at("1"))
     table.commit("2", {})
     assert not before.is_completed(at("2"))

@@ -7,7 +7,6 @@ import fastavro
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import (
     changed_log,
@@ -20,6 +19,7 @@ from parquetry.runtime.timeline.instant import Action, Timezone
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from tests.support.archives import read_archive
 from tests.support.handmade import HandmadeTable, at
+from tests.support.timelines import timeline_of
 
 FOLDER = ".hoodie/archived"
 
@@ -40,8 +40,8 @@ def table(tmp_path):
 
 
 def entries(table):
-    timeline = Timeline.load(table.store)
-    return list(archive_entries(timeline, timeline.instants[1:], Timezone.UTC))
+    timeline = timeline_of(table.store)
+    return list(archive_entries(timeline.store, timeline.files, timeline.instants[1:], Timezone.UTC))
 
 
 def test_each_state_file_is_one_entry_in_the_order_of_states(table):

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.timeline.instant import (
+    NAMES_OF_LAYOUT_1,
     Action,
-    Instant,
     State,
     Timezone,
     format_instant,
     next_instant,
     parse_instant_ms,
 )
+from tests.support.timelines import instant_of
 
 T = "20260101101010123"
 
@@ -41,9 +42,9 @@ def zone(monkeypatch, request):
     ],
 )
 def test_state_files_have_the_names_hudi_gives_them(name, action, state):
-    instant = Instant(time=T, action=action, state=state)
+    instant = instant_of(T, action, state)
     assert instant.file_name == name
-    assert Instant.parse(name) == instant
+    assert NAMES_OF_LAYOUT_1.parse(name) == instant
     assert instant.path == f".hoodie/{name}"
 
 
@@ -63,7 +64,7 @@ def test_state_files_have_the_names_hudi_gives_them(name, action, state):
     ],
 )
 def test_other_files_of_the_timeline_folder_are_no_instants(name):
-    assert Instant.parse(name) is None
+    assert NAMES_OF_LAYOUT_1.parse(name) is None
 
 
 @given(
@@ -75,8 +76,8 @@ def test_a_moment_survives_its_instant_in_utc(ms, action, state):
     text = format_instant(ms, Timezone.UTC)
     assert len(text) == 17
     assert parse_instant_ms(text, Timezone.UTC) == ms
-    instant = Instant(time=text, action=action, state=state)
-    assert Instant.parse(instant.file_name) == instant
+    instant = instant_of(text, action, state)
+    assert NAMES_OF_LAYOUT_1.parse(instant.file_name) == instant
 
 
 @given(one=st.integers(0, 4_000_000_000_000), other=st.integers(0, 4_000_000_000_000))

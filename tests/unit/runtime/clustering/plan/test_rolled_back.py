@@ -19,7 +19,6 @@ from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spark import cluster as clustering
 from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.timeline.instant import State
 from parquetry.runtime.timeline.sidecars import UNPUBLISHED_FOLDER
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
@@ -153,7 +152,7 @@ def executed_after(table, monkeypatch, change):
     @contextmanager
     def begin_and_change(*arguments, **options):
         with begin(*arguments, **options) as transaction:
-            change(table.store, transaction.state(State.REQUESTED).path)
+            change(table.store, transaction.requested.path)
             yield transaction
 
     monkeypatch.setattr(clustering, "begin_scheduled", begin_and_change)

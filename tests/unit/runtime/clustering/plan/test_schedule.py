@@ -27,10 +27,9 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.file_names import relative_path
 from parquetry.runtime.table.handle import open_table
-from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
+from parquetry.runtime.timeline.instant import Action, State, Timezone, next_instant
 from parquetry.runtime.timeline.sidecars import claim_path
 from tests.support.clustering_model import file
 from tests.support.handmade import at
@@ -38,6 +37,7 @@ from tests.support.orphans import leftovers
 from tests.support.planned_clustering import SORTED, apply_clustering, groups_owed, owed, table_in_debt
 from tests.support.small_table import FAST, rows_of
 from tests.support.stores import CountingStore, Kind
+from tests.support.timelines import instant_of, timeline_of
 
 AT_ONCE = replace(FAST, dead_after_seconds=0.0)
 EXPIRED = replace(FAST, plan_expires_seconds=-1.0)
@@ -54,7 +54,7 @@ def table(path):
 
 
 def pending(table):
-    return Timeline.load(table.store).pending_clusterings
+    return timeline_of(table.store).pending_clusterings
 
 
 def test_a_scheduled_plan_is_hudis_avro_and_says_how_to_carry_it_out(table, path):
@@ -62,7 +62,7 @@ def test_a_scheduled_plan_is_hudis_avro_and_says_how_to_carry_it_out(table, path
     request = pending(table)[plan.instant]
     assert request.is_clustering
     assert {s.partition for g in request.plan.groups for s in g.slices} == {"p=a", "p=b"}
-    view = table.handle.view(Timeline.load(table.store))
+    view = table.handle.view(timeline_of(table.store))
     on_disk = {f"file:{path}/{part.path}" for part in view.all_slices()}
     assert {s.path for g in request.plan.groups for s in g.slices} == on_disk
     for group in request.plan.groups:
@@ -218,7 +218,7 @@ def test_an_abandoned_plan_expires_and_leaves_no_file(table, path):
     table.timing = EXPIRED
     table.insert({"new": (1, "a")})
     assert not pending(table)
-    assert Timeline.load(table.store).of(Action.ROLLBACK, state=State.COMPLETED)
+    assert timeline_of(table.store).of(Action.ROLLBACK, state=State.COMPLETED)
     with pytest.raises(InvalidDataError), begin_scheduled(table.handle, plan.instant, timing=FAST):
         pass
     clean(table.handle, timing=AT_ONCE)
@@ -237,7 +237,7 @@ def test_nothing_left_to_plan_leaves_nothing(table, path):
 
 
 def test_a_plan_of_hudi_can_be_taken_up(table):
-    instant = Instant(time=at("9999"), action=Action.REPLACECOMMIT, state=State.REQUESTED)
+    instant = instant_of(at("9999"), Action.REPLACECOMMIT, State.REQUESTED)
     table.store.put(
         instant.path, RequestedReplace(operation="CLUSTER", plan=ClusteringPlan(groups=())).encode()
     )
@@ -248,11 +248,11 @@ def test_a_plan_of_hudi_can_be_taken_up(table):
 
 
 def test_what_another_program_carries_out_is_refused(table):
-    instant = Instant(time=at("9999"), action=Action.REPLACECOMMIT, state=State.REQUESTED)
+    instant = instant_of(at("9999"), Action.REPLACECOMMIT, State.REQUESTED)
     table.store.put(
         instant.path, RequestedReplace(operation="CLUSTER", plan=ClusteringPlan(groups=())).encode()
     )
-    table.store.put(instant.with_state(State.INFLIGHT).path, b"")
+    table.store.put(instant.inflight.path, b"")
     with (
         pytest.raises(ConflictError, match="another program"),
         begin_scheduled(table.handle, instant.time, timing=FAST),
@@ -306,27 +306,27 @@ def test_a_group_that_lost_three_rounds_waits_twice_as_long_each_time(table):
 
 def publish_without(table, group):
     """A clustering that had the group in its plan, and published nothing of it."""
-    time = next_instant(Timeline.load(table.store).last_instant, 0, Timezone.UTC)
+    time = next_instant(timeline_of(table.store).last_instant, 0, Timezone.UTC)
     plan = avro_plan(table.store, [group], SORTED)
-    requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)
+    requested = instant_of(time, Action.REPLACECOMMIT, State.REQUESTED)
     metadata = CommitMetadata(
         operation="CLUSTER",
         stats={},
         extra={
-            "schema": table.handle.schema_json(Timeline.load(table.store), ()),
+            "schema": table.handle.schema_json(timeline_of(table.store), ()),
             RUN_KEY: '{"left_out": 1}',
         },
     )
     table.store.put(requested.path, RequestedReplace(operation="CLUSTER", plan=plan).encode())
-    table.store.put(requested.with_state(State.COMPLETED).path, metadata.to_json())
+    table.store.put(replace(requested, state=State.COMPLETED).path, metadata.to_json())
 
 
 def test_commits_are_counted_from_the_last_clustering(table):
-    before = commits_since_clustering(Timeline.load(table.store))
+    before = commits_since_clustering(timeline_of(table.store))
     table.insert({"x": (1, "a")})
-    assert commits_since_clustering(Timeline.load(table.store)) == before + 1
+    assert commits_since_clustering(timeline_of(table.store)) == before + 1
     publish_without(table, groups_owed(table)[0])
-    assert commits_since_clustering(Timeline.load(table.store)) == 0
+    assert commits_since_clustering(timeline_of(table.store)) == 0
 
 
 def test_planning_asks_once_per_partition_and_per_commit(path, tmp_path):
