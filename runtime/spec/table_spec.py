@@ -62,7 +62,7 @@ class BloomFilter(StrEnum):
 DEFAULT_TABLE_VERSION: Final = 6
 TABLE_VERSIONS: Final = (6, 8, 9)
 """The versions of Hudi's table format that a table can have."""
-NEW_TABLE_VERSIONS: Final = (6,)
+NEW_TABLE_VERSIONS: Final = (6, 9)
 """The versions that a table can be created with or upgraded to."""
 
 EXACT_FILTER_BYTES: Final = 431_380

@@ -222,6 +222,18 @@ def encode_container(name: str, record: Mapping[str, Any]) -> bytes:
     return container.getvalue()
 
 
+def encoded_again(content: bytes, record: Mapping[str, Any]) -> bytes:
+    """Return an Avro container with another record of the schema that the container ``content`` has.
+
+    The container must be one that :func:`decode_container` accepts.
+    """
+    schema = fastavro.reader(io.BytesIO(content)).writer_schema
+    container = io.BytesIO()
+    marker = hashlib.md5(content, usedforsecurity=False).digest()
+    fastavro.writer(container, schema, [record], codec="null", sync_marker=marker)
+    return container.getvalue()
+
+
 def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
     """Return the first record of an Avro container.
 

@@ -4,8 +4,8 @@ In layout 1 (table version 6), Hudi names a state file ``<time>.<action>[.<state
 with one exception: an inflight commit is ``<time>.inflight``. In layout 2 (versions 8 and 9), the files lie
 in ``.hoodie/timeline``, the name of a completed one contains the completion time as well
 (``<time>_<completion time>.<action>``), and the pending files of a clustering are named ``clustering``.
-Times are compared as text. Source: HoodieInstant, HoodieActiveTimeline and HoodieInstantTimeGenerator of Hudi 0.15,
-InstantFileNameParserV2 and InstantFileNameGeneratorV2 of Hudi 1.2.
+Times are compared as text. Source: HoodieInstant, HoodieActiveTimeline and HoodieInstantTimeGenerator of Hudi
+0.15, InstantFileNameParserV2 and InstantFileNameGeneratorV2 of Hudi 1.2.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,8 +33,8 @@ from parquetry.runtime.storage.model import ObjectInfo, ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.regular_file import MOST_BYTES
-from parquetry.runtime.timeline.archive_log import ArchivedInstant
-from parquetry.runtime.timeline.avro_model import decode_container, record_schema
+from parquetry.runtime.timeline.archive_log import ArchivedInstant, ChangeEntry
+from parquetry.runtime.timeline.avro_model import decode_container, encoded_again, record_schema
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
 
 _VERSION_NAME: Final = "_version_"
@@ -119,35 +119,6 @@ class HistoryFile:
     def last(self) -> str:
         """The greatest time of its instants."""
         return self.name.split("_")[1]
-
-
-class CompletedInstant(Protocol):
-    """A completed instant of layout 2."""
-
-    @property
-    def time(self) -> str:
-        """The requested time."""
-        ...
-
-    @property
-    def action(self) -> Action:
-        """The action."""
-        ...
-
-    @property
-    def completed_at(self) -> str | None:
-        """The completion time."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """The path of the completed file, relative to the table."""
-        ...
-
-    @property
-    def requested(self) -> Instant:
-        """The instant in the state requested."""
-        ...
 
 
 def newest_files_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, list[ArchivedInstant] | None]]:
@@ -236,14 +207,14 @@ def completion_times(store: ObjectStore, folder: str, *, since_ms: int = 0) -> d
 
 
 def entries(
-    store: ObjectStore, files: Mapping[str, ObjectInfo], instants: Iterable[CompletedInstant]
+    store: ObjectStore, files: Mapping[str, ObjectInfo], instants: Iterable[Instant]
 ) -> Iterator[HistoryRow]:
     """Yield the rows of completed instants, in their order.
 
     Args:
         store: The store of the table.
         files: The state files of the timeline by name.
-        instants: Completed instants.
+        instants: Completed instants of layout 2.
 
     Raises:
         CorruptTableError: If a completed or requested file is not an Avro container. Its instant must not
@@ -295,6 +266,42 @@ def append(
         snapshot = _newest_snapshot(store, folder)
     if number:
         _publish(store, folder, number)
+
+
+def change_files(store: ObjectStore, folder: str, change: ChangeEntry) -> int:
+    """Apply ``change`` to the entries of all archived instants, and return the number of files rewritten.
+
+    The lock of the table must be held. Each file is put as a whole, then a manifest with the new sizes.
+
+    Raises:
+        CorruptTableError: If the manifest that counts or a file is damaged.
+
+    """
+    snapshot = _newest_snapshot(store, folder)
+    files: list[HistoryFile] = []
+    for file in snapshot.files:
+        rows = read_rows(store, folder, file)
+        changed = [_changed_row(row, change, place=_place(store, folder, file)) for row in rows]
+        if changed == rows:
+            files.append(file)
+            continue
+        content = _encode_rows(changed)
+        store.put(f"{folder}/{file.name}", content)
+        files.append(replace(file, size_bytes=len(content)))
+    rewritten = sum(new != old for new, old in zip(files, snapshot.files, strict=True))
+    if rewritten and _put_manifest(store, folder, snapshot.number + 1, files):
+        _publish(store, folder, snapshot.number + 1)
+    return rewritten
+
+
+def _changed_row(row: HistoryRow, change: ChangeEntry, *, place: str) -> HistoryRow:
+    """Return the row with ``change`` applied to the content of its completed file."""
+    branch = _BRANCHES.get(row.action)
+    if branch is None or not row.metadata:
+        return row
+    entry = _archived_instant(row, place=place).entry
+    changed = change(entry)
+    return row if changed == entry else replace(row, metadata=encoded_again(row.metadata, changed[branch]))
 
 
 def _publish(store: ObjectStore, folder: str, number: int) -> None:

@@ -26,7 +26,7 @@ from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
-from parquetry.runtime.spec.table_spec import Column, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import DEFAULT_TABLE_VERSION, Column, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
@@ -195,7 +195,9 @@ class SmallTable:
         return _outcome(txn, stats={p: tuple(s) for p, s in stats.items()}, footprint=footprint)
 
 
-def make_table(path: Path | str | ObjectStore, **retention: int | None) -> SmallTable:
+def make_table(
+    path: Path | str | ObjectStore, *, table_version: int = DEFAULT_TABLE_VERSION, **retention: int | None
+) -> SmallTable:
     """A new table, partitioned by ``p``."""
     store = open_store(path) if isinstance(path, (Path, str)) else path
     spec = TableSpec(
@@ -204,6 +206,7 @@ def make_table(path: Path | str | ObjectStore, **retention: int | None) -> Small
         record_key=("id",),
         partition_by=("p",),
         retention=RetentionPolicy(**retention),
+        table_version=table_version,
     )
     create_table(store, spec, project="tests")
     write_applied(store, spec, number=1)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import json
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +16,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.commit_avro import encode_commit
-from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.instant import NAMES_OF_LAYOUT_2, Action, State
 from parquetry.runtime.timeline.lsm_history import (
     HistoryRow,
     append,
@@ -403,30 +403,14 @@ class TestDeadWriters:
             assert sorted(int(one.time[12:]) for one in rows_in(root)) == [1, 2, 3, 4, 5]
 
 
-@dataclass(frozen=True)
-class Completed:
-    """A completed instant whose pending files have the names of layout 1."""
-
-    time: str
-    action: Action
-    completed_at: str
-
-    @property
-    def path(self):
-        return f".hoodie/timeline/{self.time}_{self.completed_at}.{self.action}"
-
-    @property
-    def requested(self):
-        return Instant(time=self.time, action=self.action, state=State.REQUESTED)
-
-
 class TestEntries:
     def entries(self, store, *instants):
-        files = {info.path.rpartition("/")[2]: info for info in store.list(".hoodie")}
+        files = {info.path.rpartition("/")[2]: info for info in store.list(".hoodie/timeline")}
         return list(entries(store, files, instants))
 
     def completed(self, store, number, action, content, requested=None):
-        instant = Completed(time_of(number), action, time_of(number + 1))
+        pending = NAMES_OF_LAYOUT_2.requested(time_of(number), action)
+        instant = replace(pending, state=State.COMPLETED, completed_at=time_of(number + 1))
         store.put(instant.path, content)
         if requested is not None:
             store.put(instant.requested.path, requested)
