@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Command, Message, Phrase, Text, in_full
+from parquetry.message import Command, Message, Phrase, Text, in_full, with_parts
 
 _Outcome = TypeVar("_Outcome")
 
@@ -53,18 +53,8 @@ def _call(words: tuple[str, ...]) -> str | None:  # noqa: PLR0911 - a table
 
 
 def with_texts(outcome: _Outcome) -> _Outcome:
-    """Return the outcome of a call with a text for each message in its dataclasses and tuples.
-
-    Commands in these texts are calls.
-    """
-    shown: Any = outcome
-    if isinstance(outcome, Message):
-        shown = in_python(outcome)
-    elif isinstance(outcome, tuple):
-        shown = tuple(map(with_texts, outcome))
-    elif is_dataclass(outcome) and not isinstance(outcome, type):
-        shown = replace(outcome, **{f.name: with_texts(getattr(outcome, f.name)) for f in fields(outcome)})
-    return shown  # type: ignore[no-any-return]  # of a message, a text takes its place
+    """Return the outcome of a call with a text for each message in it; commands in these texts are calls."""
+    return with_parts(outcome, lambda part, _: in_python(part) if isinstance(part, Message) else part)
 
 
 @contextmanager

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
+from operator import is_
 from pathlib import PurePath
 from string import Formatter
-from typing import Any, Final, NoReturn, TypeAlias, TypedDict
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeAlias, TypedDict, TypeVar
 
 from parquetry.text import shell
 from parquetry.text.secret_names import MASK
@@ -102,6 +104,16 @@ class Value:
         """Return the value for words of another program."""
         return cls(ValueKind.QUOTE, text, mask)
 
+
+_KIND: Final = "parquetry.kind"
+PARTITION_FIELD: Final = MappingProxyType({_KIND: ValueKind.PARTITION})
+"""The metadata of a field of a result that has the path of a partition, or a tuple of such paths, as text."""
+
+FILE_FIELD: Final = MappingProxyType({_KIND: ValueKind.FILE})
+"""The metadata of a field of a result that has the path of a file of the table as text."""
+
+RECORD_KEY_FIELD: Final = MappingProxyType({_KIND: ValueKind.RECORD_KEY})
+"""The metadata of a field of a result that has a record key as text."""
 
 Part: TypeAlias = str | Command | Phrase | Value
 """A piece of a message in the order of its text."""
@@ -245,6 +257,46 @@ def joined(separator: str, texts: Iterable[Text]) -> Message:
 def in_full(text: Text, writer: Writer | None = None) -> str:
     """Return the text with all values; in a message, ``writer`` writes the commands and phrases."""
     return text.in_full(writer) if isinstance(text, Message) else text
+
+
+_Outcome = TypeVar("_Outcome")
+
+PartChange: TypeAlias = Callable[[Any, ValueKind | None], Any]
+"""A function that returns what takes the place of a part of a result, given the kind of its field."""
+
+
+def with_parts(outcome: _Outcome, change: PartChange) -> _Outcome:
+    """Return the result with ``change`` applied to each message, text and other part in it.
+
+    Its dataclasses, tuples, lists and mappings keep their forms; where nothing changes, they are the same
+    objects. The kind is that which the metadata of the dataclass's field names, or None.
+    """
+    changed: _Outcome = _with_parts(outcome, change, None)
+    return changed
+
+
+def _with_parts(part: Any, change: PartChange, kind: ValueKind | None) -> Any:
+    names = _kinds_by_field(type(part))  # type: ignore[arg-type]  # a type is hashable
+    if names:
+        old = {name: getattr(part, name) for name in names}
+        new = {name: _with_parts(old[name], change, names[name]) for name in names}
+        changed = {name: new[name] for name in names if new[name] is not old[name]}
+        return replace(part, **changed) if changed else part
+    if isinstance(part, Mapping):
+        made = {key: _with_parts(value, change, kind) for key, value in part.items()}
+        return part if all(made[key] is part[key] for key in made) else made
+    if type(part) in (tuple, list):
+        members = [_with_parts(member, change, kind) for member in part]
+        return part if all(map(is_, members, part)) else type(part)(members)
+    return change(part, kind)
+
+
+@cache
+def _kinds_by_field(record: type) -> Mapping[str, ValueKind | None]:
+    """Return the kind of each field of a result's dataclass by name; empty for other types."""
+    if not is_dataclass(record) or issubclass(record, Value | Command | Phrase):
+        return {}
+    return {each.name: each.metadata.get(_KIND) for each in fields(record) if each.init}
 
 
 def message_json(text: Message) -> dict[str, Any]:

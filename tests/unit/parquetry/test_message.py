@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from dataclasses import dataclass, field
 
 import pytest
 
 from parquetry.errors import ParquetryError, message_of
 from parquetry.message import (
+    PARTITION_FIELD,
     Message,
     Value,
+    ValueKind,
     command,
     commands_of,
     in_full,
@@ -20,6 +23,7 @@ from parquetry.message import (
     run,
     texts,
     with_commands,
+    with_parts,
 )
 
 MESSAGE = Message(
@@ -134,3 +138,23 @@ def test_a_failure_is_written_by_the_face_through_which_it_leaves():
     assert str(outer) == f"outer: f.yml:1:2: a `parquetry run` b; {MESSAGE.in_full(shout)}"
     assert message_of(ValueError("x")).in_full() == "x"
     assert str(pickle.loads(pickle.dumps(outer))) == str(outer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nested:
+    partitions: tuple[str, ...] = field(default=(), metadata=PARTITION_FIELD)
+    members: object = ()
+
+
+def test_each_part_of_a_result_is_changed_by_the_kind_of_its_field():
+    result = Nested(members=({"x": [Nested(partitions=("a", "b"))]}, MESSAGE, Value.file("f"), 1, "c"))
+    changed = with_parts(result, lambda part, kind: f"{kind} {part}" if isinstance(part, str) else part)
+    ((nested,),) = changed.members[0].values()
+    kind = ValueKind.PARTITION
+    assert nested.partitions == (f"{kind} a", f"{kind} b")
+    assert changed.members[1:] == (MESSAGE, Value.file("f"), 1, "None c")
+
+
+def test_a_result_in_which_nothing_changes_stays_the_same_object():
+    result = Nested(partitions=("a",), members=({"x": [1]},))
+    assert with_parts(result, lambda part, _: part) is result
