@@ -48,7 +48,8 @@ class ParquetryError(MessageError):
     ``writer`` turns commands and phrases in the message into text for the reader; the interface through which
     the failure leaves (command line or Python) sets it. ``declared`` is the path in a table's spec of the SQL
     that failed, such as ``columns.day.generated``, or None if no SQL failed. ``origin`` is the file, line and
-    column of that SQL, once they were looked up in the project; the message begins with it.
+    column of that SQL, once they were looked up in the project; the message begins with it. ``result`` is
+    what was done before the failure, if the failure reports it.
 
     ``exit_code`` is what the command line returns for the failure. An exception that is not a
     ``ParquetryError`` is a bug and exits with 70.
@@ -58,6 +59,7 @@ class ParquetryError(MessageError):
     declared: str | None = None
     origin: str | None = None
     writer: Writer | None = None
+    result: Any = None
 
     def in_full(self) -> str:
         """Return the text with all values for the reader that the ``writer`` knows."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from parquetry.errors import UsageError
 from parquetry.in_python import python_messages, with_texts
 from parquetry.runtime.allowed import Allowed
-from parquetry.runtime.clustering.plan.execution import masked_clustering
-from parquetry.runtime.commit.outcome import CommitResult, masked_commit
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.commit.rollback import RollbackResult
 from parquetry.runtime.layout.clustering.run_budget import RunBudget
 from parquetry.runtime.services.accepted_loss import accept_loss
@@ -23,7 +23,7 @@ from parquetry.runtime.services.savepoint import SavepointResult, create_savepoi
 from parquetry.runtime.spark_environment import STORAGE_VARIABLES, key_variables
 from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec.job import SparkSettings, TableOwner
-from parquetry.runtime.spec.masking import failures_masked, has_personal_columns
+from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation, TableSpec, Ties
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
@@ -201,7 +201,8 @@ class Table:
             InvalidDataError: A value has another type.
 
         """
-        return delete_partitions(self._handle(), partitions)
+        with self._opened() as handle:
+            return with_texts(handle.cleared(delete_partitions(handle, partitions)))
 
     @python_messages()
     def read(
@@ -231,9 +232,8 @@ class Table:
         """
         from parquetry.runtime.spark.read.table import read_table  # noqa: PLC0415 - heavy
 
-        handle = self._handle()
-        session = spark or self._session(handle)
-        with failures_masked(handle.spec, location=handle.store.uri):
+        with self._opened() as handle:
+            session = spark or self._session(handle)
             return read_table(session, handle, as_of=as_of, since=since, until=until, where=where, meta=meta)
 
     @python_messages()
@@ -287,14 +287,14 @@ class Table:
         """Return a report of all instants of the table, or of one."""
         from parquetry.compiler.reports.timeline import report_timeline  # noqa: PLC0415 - heavy
 
-        return report_timeline(self._checked_store(), instant=instant)
+        return with_texts(report_timeline(self._checked_store(), instant=instant))
 
     @python_messages()
     def inspect(self) -> LayoutReport:
         """Return a report of the files by partition, and of what declared queries have to read."""
         from parquetry.compiler.reports.inspection import inspect_table  # noqa: PLC0415 - heavy
 
-        return inspect_table(self._checked_store())
+        return with_texts(inspect_table(self._checked_store()))
 
     @python_messages()
     def savepoint(self, instant: str | None = None, *, comment: str = "") -> SavepointResult:
@@ -328,7 +328,8 @@ class Table:
 
         A commit removes their file groups, with all older versions, so that reads and writes work again.
         """
-        return accept_loss(self._handle())
+        with self._opened() as handle:
+            return with_texts(handle.cleared(accept_loss(handle)))
 
     @python_messages()
     def clean(self) -> CleanResult:
@@ -365,17 +366,23 @@ class Table:
         """
         from parquetry.runtime.spark.cluster import cluster, execute  # noqa: PLC0415 - heavy
 
-        handle = self._handle()
-        session = spark or self._session(handle)
-        with failures_masked(handle.spec, location=handle.store.uri):
+        with self._opened() as handle:
+            session = spark or self._session(handle)
             if instant is not None:
                 result = execute(session, handle, instant)
             else:
                 result = cluster(session, handle, budget=RunBudget(limit_bytes=budget_bytes))
-        return with_texts(masked_clustering(result, handle.spec, location=handle.store.uri))
+            return with_texts(handle.cleared(result))
 
     def _handle(self) -> TableHandle:
         return open_table(self._store, owner=self._owner)
+
+    @contextmanager
+    def _opened(self) -> Iterator[TableHandle]:
+        """Open the table for one call, whose failures lose the table's personal values."""
+        handle = self._handle()
+        with handle.failures_masked():
+            yield handle
 
     def _checked_store(self) -> ObjectStore:
         """Return the store; raise ForeignTableError if a project named it and another one owns it."""
@@ -397,13 +404,12 @@ class Table:
         from parquetry.runtime.arrow.local_rows import check_rows  # noqa: PLC0415 - heavy
 
         check_rows(rows)
-        handle = self._handle()
-        from parquetry.runtime.spark.write import write  # noqa: PLC0415 - heavy
+        with self._opened() as handle:
+            from parquetry.runtime.spark.write import write  # noqa: PLC0415 - heavy
 
-        spark = getattr(rows, "sparkSession", None) or self._session(handle)
-        with failures_masked(handle.spec, location=handle.store.uri):
+            spark = getattr(rows, "sparkSession", None) or self._session(handle)
             result = write(spark, handle, rows, request)
-        return with_texts(masked_commit(result, handle.spec, location=handle.store.uri))
+            return with_texts(handle.cleared(result))
 
 
 def _parse_ties(ties: str) -> Ties:

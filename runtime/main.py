@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,14 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError, message_of
-from parquetry.message import Message, Text, Value, commands_of, message_json, run, texts
+from parquetry.message import (
+    Message,
+    Text,
+    Value,
+    commands_of,
+    message,
+    message_json,
+    run,
+    texts,
+    with_parts,
+)
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import ChangeResult, TableChange, apply_change
 from parquetry.runtime.clustering.plan.due import due_by_statistics
-from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
+from parquetry.runtime.clustering.plan.execution import ClusteringResult
 from parquetry.runtime.clustering.plan.schedule import check_pending
-from parquetry.runtime.commit.outcome import CommitResult, masked_commit
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import (
     ConflictError,
     ForeignTableError,
@@ -39,12 +49,12 @@ from parquetry.runtime.spark_log import NO_RULES, LogRules
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief, parsed_json, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, SparkSettings, resolve_environment
 from parquetry.runtime.spec.masking import (
+    cleared,
     failures_masked,
     has_personal_columns,
-    masked_message,
     pii_columns,
 )
-from parquetry.runtime.spec.row_tests import RowTestResult, RowTestsResult
+from parquetry.runtime.spec.row_tests import RowTestsResult
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
@@ -135,32 +145,27 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
     """
     try:
         with failures_masked(job.spec, location=job.location):
-            return _masked_result(_execute(job, session or start_spark), job)
+            result = _execute(job, session or start_spark)
+        return _without_secrets(cleared(result, job.spec, location=job.location), job.secrets)
     except ParquetryError as failure:
         failure.reword(lambda message: message.changed(partial(without_secrets, values=job.secrets)))
         raise
 
 
-def _masked_result(result: JobResult, job: JobPlan) -> JobResult:
-    commit, clustering, tested = result.commit, result.clustering, result.tested
-
-    def masked_text(warning: Text) -> Message:
-        masked = masked_message(warning, job.spec, location=job.location)
-        return masked.changed(partial(without_secrets, values=job.secrets))
-
-    def masked_answer(answer: RowTestResult) -> RowTestResult:
-        return replace(answer, problem=None if answer.problem is None else masked_text(answer.problem))
-
-    return replace(
+def _without_secrets(result: JobResult, secrets: Collection[str]) -> JobResult:
+    """Return the result without secrets in its messages, warnings, reasons and problems."""
+    hide = partial(without_secrets, values=secrets)
+    tested = result.tested
+    if tested is not None:
+        answers = (replace(one, problem=one.problem and message(one.problem)) for one in tested.answers)
+        tested = replace(tested, answers=tuple(answers))
+    result = replace(
         result,
-        commit=None if commit is None else masked_commit(commit, job.spec, location=job.location),
-        warnings=tuple(map(masked_text, result.warnings)),
-        set_aside=tuple(map(masked_text, result.set_aside)),
-        clustering=(
-            None if clustering is None else masked_clustering(clustering, job.spec, location=job.location)
-        ),
-        tested=None if tested is None else replace(tested, answers=tuple(map(masked_answer, tested.answers))),
+        warnings=tuple(map(message, result.warnings)),
+        set_aside=tuple(map(message, result.set_aside)),
+        tested=tested,
     )
+    return with_parts(result, lambda part, _: part.changed(hide) if isinstance(part, Message) else part)
 
 
 def _execute(job: JobPlan, session: Callable[[JobPlan], SparkSession]) -> JobResult:
@@ -509,7 +514,7 @@ def purge_in_own_session(
     from parquetry.runtime.spark.purge import purge  # noqa: PLC0415 - heavy
 
     with _own_session(table, settings, "purge", log) as spark:
-        return purge(spark, table, surveyed)
+        return table.cleared(purge(spark, table, surveyed))
 
 
 @contextmanager
@@ -526,7 +531,7 @@ def _own_session(
         *key_variables(table.store.allowed.keys),
     )
     settings = replace(settings, environment=names)
-    with failures_masked(table.spec, location=table.store.uri):
+    with table.failures_masked():
         yield start_session(settings, name=f"parquetry {table.name} {purpose}", log=log, rules=rules)
 
 
@@ -559,4 +564,4 @@ def cluster_in_own_session(
             result = execute(spark, table, instant)
         else:
             result = cluster(spark, table, budget=RunBudget(limit_bytes=budget_bytes))
-    return masked_clustering(result, table.spec, location=table.store.uri)
+    return table.cleared(result)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from parquetry.compiler.evidence.money import TableCosts
 from parquetry.compiler.replay.model import Replay
-from parquetry.message import Text
+from parquetry.message import FILE_FIELD, Text
 from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
@@ -127,7 +127,7 @@ class DueSource:
 class ExcludedPath:
     """A file that clustering leaves as it is. ``detail`` is the text for the reason."""
 
-    path: str
+    path: str = field(metadata=FILE_FIELD)
     reason: Text
     detail: str
 

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from parquetry.compiler.evidence.model import DueSource
-from parquetry.compiler.security.masking import personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.errors import ParquetryError
 from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, preview_new_table, size_of
-from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.rereading import retry_stale
@@ -18,7 +16,6 @@ from parquetry.runtime.timeline.rereading import retry_stale
 
 def due_sources(
     observation: Observation,
-    declared: TableSpec,
     *,
     directory: str,
     storage: Mapping[str, Any],
@@ -26,11 +23,10 @@ def due_sources(
 ) -> tuple[DueSource, ...]:
     """Return the due files of each source of the applied spec, in its order; nothing if no spec is applied.
 
-    If the run would fail on a source, ``problem`` contains the reason with personal values masked.
+    If the run would fail on a source, ``problem`` contains the reason.
 
     Args:
         observation: The table.
-        declared: The declared spec; its personal columns are masked like those of the applied one.
         directory: The folder at which relative paths of sources start.
         storage: The options of the stores.
         check: Raises UnnamedPlaceError for a source that must not be read, which becomes its ``problem``.
@@ -38,9 +34,8 @@ def due_sources(
     handle = observation.handle
     if not observation.is_applied or handle.spec is None:
         return ()
-    shown_by = personal_in_either(handle.spec, declared)
     return tuple(
-        _due_source(handle, source, shown_by, directory=directory, storage=storage, check=check)
+        _due_source(handle, source, directory=directory, storage=storage, check=check)
         for source in handle.spec.sources
     )
 
@@ -67,11 +62,8 @@ def new_sources(
     """
     handle = None if observation is None else observation.handle
     applied = () if handle is None or handle.spec is None else handle.spec.sources
-    shown_by = (
-        declared if handle is None or handle.spec is None else personal_in_either(handle.spec, declared)
-    )
     return tuple(
-        _due_source(handle, source, shown_by, directory=directory, storage=storage, check=check)
+        _due_source(handle, source, directory=directory, storage=storage, check=check)
         for source in declared.sources
         if source not in applied
     )
@@ -80,7 +72,6 @@ def new_sources(
 def _due_source(
     handle: TableHandle | None,
     source: Source,
-    shown_by: TableSpec,
     *,
     directory: str,
     storage: Mapping[str, Any],
@@ -93,11 +84,9 @@ def _due_source(
             check(source)
         batch, size = _due_of(handle, source, directory=directory, storage=storage)
     except ParquetryError as error:
-        problem = masked_message(error.message, shown_by, location=_location(handle))
-        return DueSource(source=source.name, operation=operation, problem=problem)
+        return DueSource(source=source.name, operation=operation, problem=error.message)
     if batch is not None and batch.missing_warning is not None:
-        warning = masked_message(batch.missing_warning, shown_by, location=_location(handle))
-        return DueSource(source=source.name, operation=operation, warning=warning)
+        return DueSource(source=source.name, operation=operation, warning=batch.missing_warning)
     return DueSource(
         source=source.name,
         operation=operation,
@@ -106,11 +95,6 @@ def _due_source(
         changed_files=0 if batch is None else batch.changed_files,
         known=() if batch is None else batch.known,
     )
-
-
-def _location(handle: TableHandle | None) -> str:
-    """Return the URI of the table; empty if there is no table."""
-    return "" if handle is None else handle.store.uri
 
 
 @retry_stale

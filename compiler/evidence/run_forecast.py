@@ -15,7 +15,6 @@ from heapq import nsmallest
 from typing import Final
 
 from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath, PendingPlan, RunForecast
-from parquetry.compiler.security.masking import masked_choice, personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.clustering.forecast.queries import read_prediction, sum_by_query
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
@@ -25,8 +24,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.model import ExcludedFile
 from parquetry.runtime.layout.clustering.run_budget import RunBudget
 from parquetry.runtime.spec.clustering import Trigger
-from parquetry.runtime.spec.masking import masked_message, masked_path
-from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.rereading import retry_stale
 
@@ -45,40 +43,37 @@ class NextClustering:
 
 
 @retry_stale
-def next_clustering(
-    observation: Observation, declared: TableSpec, *, budget: RunBudget
-) -> NextClustering | None:
+def next_clustering(observation: Observation, *, budget: RunBudget) -> NextClustering | None:
     """Return the forecast of the next clustering within the ``budget``.
 
-    Partitions are masked by the applied and the ``declared`` spec. The result is None if no spec is applied,
-    if clustering is off, or if the applied policy uses a plug-in strategy that is not declared.
+    The result is None if no spec is applied, if clustering is off, or if the applied policy uses a plug-in
+    strategy that is not declared.
     """
     handle, spec = observation.handle, observation.handle.spec
     if not observation.is_applied or spec is None or trigger_of(handle) is Trigger.OFF:
         return None
     if not are_allowed(spec.clustering, handle.store.allowed):
         return None
-    shown_by = personal_in_either(spec, declared)
     due = due_clustering(handle, budget=budget, limits=IN_REVIEW)
     try:
         expected = forecast_due(handle, due, limits=IN_REVIEW)
     except InvalidDataError as failure:
         # A strategy or a step is not installed here, but it may be installed where the job runs.
-        reason = masked_message(failure.message, shown_by, location=handle.store.uri)
-        _LOG.warning("%s: the clustering has no forecast: %s", handle.store.uri, reason)
+        what = f"{handle.store.uri}: the clustering has no forecast"
+        log_failure(_LOG, what, failure, handle.shown_by, location=handle.store.uri)
         expected = ClusteringForecast(debt=due.debt)
     forecast = RunForecast(
         files=due.debt.files_before,
         rewrite_bytes=due.debt.rewritten_bytes,
         queries=expected.queries,
-        scopes=tuple(masked_choice(choice, shown_by) for choice in due.debt.choices),
+        scopes=due.debt.choices,
         pending=_pending(handle),
         forecast_error=expected.forecast_error,
     )
-    return NextClustering(forecast=forecast, excluded=_excluded(due.debt.excluded, shown_by))
+    return NextClustering(forecast=forecast, excluded=_excluded(due.debt.excluded))
 
 
-def _excluded(excluded: Sequence[ExcludedFile], shown_by: TableSpec) -> ExcludedFiles:
+def _excluded(excluded: Sequence[ExcludedFile]) -> ExcludedFiles:
     """Return the excluded files with a bounded list of paths. `service cluster --plan-only` lists all."""
     named = nsmallest(MAX_LISTED_FILES, excluded, key=lambda excluded: excluded.file.path)
     return ExcludedFiles(
@@ -86,7 +81,7 @@ def _excluded(excluded: Sequence[ExcludedFile], shown_by: TableSpec) -> Excluded
         reasons=dict(sorted(Counter(str(excluded.reason) for excluded in excluded).items())),
         files=tuple(
             ExcludedPath(
-                path=masked_path(excluded.file.path, excluded.file.partition, shown_by),
+                path=excluded.file.path,
                 reason=str(excluded.reason),
                 detail=excluded.text,
             )

@@ -335,7 +335,7 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, trusts_record: bool)
         UnappliedError: If no spec is applied.
         StalePlanError: If the applied spec must not be used because it is not declared.
     """
-    observation = observe(workspace.store(table))
+    observation = observe(workspace.store(table), declared=table.spec)
     if observation is not None:
         observation.check_owner(workspace.owner)
     if observation is None or not observation.is_applied or observation.handle.spec is None:
@@ -483,9 +483,7 @@ def _jobs(
     assert handle.spec is not None, "what is applied has a spec"
     first: list[JobPlan | JobOutcome] = []
     # Writes to partitions with damaged files are refused later. Jobs in other partitions continue.
-    checked = _attempt(
-        table.name, _FILES, lambda: check_files(observation, table.spec, every_partition=False), diagnose
-    )
+    checked = _attempt(table.name, _FILES, lambda: check_files(observation, every_partition=False), diagnose)
     if isinstance(checked, JobOutcome):
         first.append(checked)
     if only is not Only.SERVICES:

@@ -24,7 +24,7 @@ from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.evolution import is_widening
 from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.masking import masked_message, masked_path
+from parquetry.runtime.spec.masking import cleared, masked_path
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_type
 from parquetry.runtime.storage.model import ObjectStore
@@ -124,8 +124,10 @@ def table_drift(
     If ``owner`` is given, a table of another owner gets a refusal instead of drifts. ``declared`` is the
     declared spec, if there is one; it masks personal values.
     """
+    observation = None
+
     try:
-        observation = observe(store)
+        observation = observe(store, declared=declared)
         if observation is not None and owner is not None:
             observation.check_owner(owner)
         drifts = (
@@ -134,12 +136,15 @@ def table_drift(
             else (*_signature(observation, owner), *observed_drift(observation), *_damage(observation))
         )
     except (UnsupportedTableError, CorruptTableError) as refusal:
-        drift = unusable_drift(refusal, declared, location=store.uri)
-        return TableDrift(table=table, location=location, is_applied=True, drifts=(drift,))
+        drifts = (unusable_drift(refusal),)
+        found = TableDrift(table=table, location=location, is_applied=True, drifts=drifts)
     except ForeignTableError as refusal:
-        return TableDrift(table=table, location=location, is_applied=False, refusal=refusal.message)
-    is_applied = observation is not None and observation.is_applied and observation.spec is not None
-    return TableDrift(table=table, location=location, is_applied=is_applied, drifts=drifts)
+        found = TableDrift(table=table, location=location, is_applied=False, refusal=refusal.message)
+    else:
+        is_applied = observation is not None and observation.is_applied and observation.spec is not None
+        found = TableDrift(table=table, location=location, is_applied=is_applied, drifts=drifts)
+    shown_by = declared if observation is None else observation.handle.shown_by
+    return cleared(found, shown_by, location=store.uri)
 
 
 @retry_stale
@@ -174,7 +179,7 @@ def _damage(observation: Observation) -> Iterator[Drift]:
     for file in damaged_files(handle):
         yield Drift(
             code="DR401",
-            path=f"files.{masked_path(file.path, file.partition, observation.spec)}",
+            path=f"files.{masked_path(file.path, file.partition, handle.shown_by)}",
             applied=None if file.written_bytes is None else f"{file.written_bytes:,} bytes",
             live=None if file.size_bytes is None else f"{file.size_bytes:,} bytes",
             instant=file.instant,
@@ -182,12 +187,9 @@ def _damage(observation: Observation) -> Iterator[Drift]:
         )
 
 
-def unusable_drift(
-    refusal: UnsupportedTableError | CorruptTableError, declared: TableSpec | None, *, location: str
-) -> Drift:
-    """Return the drift DR100 of a table that cannot be read; ``declared`` masks its personal values."""
-    remedy = masked_message(refusal.message, declared, location=location)
-    return Drift(code="DR100", path="table", applied=None, live=None, remedy=remedy)
+def unusable_drift(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
+    """Return the drift DR100 of a table that cannot be read."""
+    return Drift(code="DR100", path="table", applied=None, live=None, remedy=refusal.message)
 
 
 def _record(handle: TableHandle) -> Iterator[Drift]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.evidence.figures import (
@@ -54,7 +55,6 @@ from parquetry.compiler.plan.signatures import unchecked_signature
 from parquetry.compiler.plan.target_changes import AppliedSettings, TargetPlan, target_plan
 from parquetry.compiler.security.allowed_settings import recorded_settings, unallowed
 from parquetry.compiler.security.authority import AuthorityChange
-from parquetry.compiler.security.masking import masked_by
 from parquetry.compiler.workspace.committed import uncommitted_files
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.observation import Measuring, Observation, admit, check_files, observe
@@ -64,7 +64,7 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.layout.clustering.run_budget import RunBudget, by_last_clustering
-from parquetry.runtime.spec.masking import masked_message, pii_columns
+from parquetry.runtime.spec.masking import cleared, pii_columns
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
@@ -72,6 +72,8 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.text import shell
 from parquetry.text.secret_names import MASK
 from parquetry.version import VERSION
+
+_Found = TypeVar("_Found")
 
 
 def plan_workspace(
@@ -98,12 +100,12 @@ def plan_workspace(
     work = _due_work(workspace, live, excluded=excluded) if due else None
     planned = _planned_tables(workspace, live, prices)
     forgotten = [
-        refuse_forgetting(workspace, table) or forgetting(table)
+        table.observation.handle.cleared(refuse_forgetting(workspace, table) or forgetting(table))
         for table in _without_moved(live.undeclared, live.observations)
     ]
     outcomes = [*(entry.outcome for entry in planned.values() if entry.outcome is not None), *forgotten]
     target = _target_plan(workspace, live, planned)
-    drift = _drift_lines(live.drifts)
+    drift = _drift_lines(live.cleared_by_table(live.drifts))
     evidence = Evidence(
         created_ms=now_ms,
         tables=len(planned) + len(forgotten),
@@ -155,6 +157,7 @@ class _LiveTables:
 
     Attributes:
         observations: The tables that were read.
+        tables: The tables as they are declared.
         unread: The reasons why tables of an untrusted branch are not used.
         own: The tables that exist, may be used and belong to the project.
         drifts: The changes that other programs made to the tables that were read.
@@ -162,6 +165,7 @@ class _LiveTables:
     """
 
     observations: Mapping[str, _ObservationOrError]
+    tables: Mapping[str, ResolvedTable]
     unread: Mapping[str, Text]
     own: Mapping[str, Observation]
     drifts: Mapping[str, tuple[Drift, ...]]
@@ -171,12 +175,31 @@ class _LiveTables:
         """Return the table if it exists and may be used, else None."""
         return None if name in self.unread else self.observations[name].observation
 
+    def cleared(self, name: str, found: _Found) -> _Found:
+        """Return what the plan shows about a table, with personal values masked."""
+        entry = self.observations.get(name)
+        if entry is not None and entry.observation is not None:
+            return entry.observation.handle.cleared(found)
+        table = self.tables[name]
+        return cleared(found, table.spec, location=table.location)
+
+    def cleared_by_table(self, found: Mapping[str, _Found]) -> dict[str, _Found]:
+        """Return what the plan shows about tables by name, with personal values masked."""
+        return {name: self.cleared(name, each) for name, each in found.items()}
+
 
 def _read_tables(workspace: Workspace, *, with_undeclared: bool) -> _LiveTables:
     """Read the tables of the workspace and their drift, in parallel."""
     unread = _unread_reasons(workspace)
-    stores = {table.name: workspace.store(table) for table in workspace.tables if table.name not in unread}
-    observations = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
+    read = [table for table in workspace.tables if table.name not in unread]
+    stores = [(workspace.store(table), table.spec) for table in read]
+    observations = dict(
+        zip(
+            (table.name for table in read),
+            map_each(stores, lambda each: _try_observe(each[0], declared=each[1])),
+            strict=True,
+        )
+    )
     unread |= _unread_by_records(workspace, observations)
     own = {
         name: entry
@@ -184,9 +207,10 @@ def _read_tables(workspace: Workspace, *, with_undeclared: bool) -> _LiveTables:
         if name not in unread and _is_own(workspace, entry)
     }
     tables = {table.name: table for table in workspace.tables}
-    drifts = dict(zip(own, map_each(own, lambda name: _drifts(own[name], tables[name])), strict=True))
+    drifts = dict(zip(own, map_each(own, lambda name: _drifts(own[name])), strict=True))
     return _LiveTables(
         observations=observations,
+        tables=tables,
         unread=unread,
         own={name: entry.observation for name, entry in own.items() if entry.observation is not None},
         drifts=drifts,
@@ -204,7 +228,10 @@ def _planned_tables(
     compared = [_compared(workspace, table, live) for table in workspace.tables]
     changing = [entry for entry in compared if None not in (entry.observation, entry.outcome)]
     completed = map_each(changing, lambda entry: _completed(workspace, entry, prices))
-    return {entry.table.name: entry for entry in (*compared, *completed)}
+    planned = {entry.table.name: entry for entry in (*compared, *completed)}
+    return {
+        name: replace(entry, outcome=live.cleared(name, entry.outcome)) for name, entry in planned.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,7 +439,9 @@ def _new_sources(workspace: Workspace, intent: Intent, live: _LiveTables) -> dic
             check=None if workspace.base is None else workspace.base.check_source,
         ),
     )
-    return {action.table: sources for action, sources in zip(recorded, found, strict=True) if sources}
+    return live.cleared_by_table(
+        {action.table: sources for action, sources in zip(recorded, found, strict=True) if sources}
+    )
 
 
 def _costs(intent: Intent, evidence: Evidence, prices: PlanPrices) -> PlanCosts | None:
@@ -499,18 +528,17 @@ def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _Du
         for name, observation in live.own.items()
         if observation.is_applied and not _is_unusable(live.drifts[name])
     }
-    specs = {table.name: table.spec for table in workspace.tables}
     directory, storage = str(workspace.project.root), workspace.storage
     measuring = Measuring(applied)
-    measuring.each(lambda name, observation: check_files(observation, specs[name]))
+    measuring.each(lambda _, observation: check_files(observation))
     debts = measuring.each(lambda _, observation: _debt(observation, budget_bytes))
     budget = RunBudget(limit_bytes=budget_bytes)
 
     def next_in_budget(name: str, observation: Observation) -> NextClustering | None:
         nonlocal budget
         if not debts[name].is_paid_by_runs:
-            return next_clustering(observation, specs[name], budget=RunBudget(limit_bytes=budget_bytes))
-        clustering = next_clustering(observation, specs[name], budget=budget)
+            return next_clustering(observation, budget=RunBudget(limit_bytes=budget_bytes))
+        clustering = next_clustering(observation, budget=budget)
         if clustering is not None:
             budget = budget.left_after(clustering.forecast.rewrite_bytes)
         return clustering
@@ -519,18 +547,19 @@ def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _Du
     clusterings = measuring.each(
         next_in_budget, in_order=by_last_clustering({name: debt.clustered for name, debt in debts.items()})
     )
-    clusterings = {name: clusterings[name] for name in applied if name in clusterings}
+    clusterings = live.cleared_by_table({name: clusterings[name] for name in applied if name in clusterings})
     ingest = map_each(
         applied,
         lambda name: due_sources(
             applied[name],
-            specs[name],
             directory=directory,
             storage=storage,
             check=None if workspace.base is None else workspace.base.check_source,
         ),
     )
-    sources_of = {name: sources for name, sources in zip(applied, ingest, strict=True) if sources}
+    sources_of = live.cleared_by_table(
+        {name: sources for name, sources in zip(applied, ingest, strict=True) if sources}
+    )
     return _DueWork(
         measured=debts,
         debts=with_shared_runs(debts, budget_bytes=budget_bytes, next_commits=_next_commits(sources_of)),
@@ -539,21 +568,13 @@ def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _Du
         excluded={name: clustering.excluded for name, clustering in clusterings.items()}
         if excluded
         else None,
-        damage={
-            name: _masked_text(error, applied[name], specs[name]) for name, error in measuring.damage.items()
-        },
+        damage=live.cleared_by_table({name: error.message for name, error in measuring.damage.items()}),
     )
 
 
 def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
     """Return whether the drift already reports that the table cannot be read or written."""
     return any(drift.code == "DR100" for drift in drifts)
-
-
-def _masked_text(error: CorruptTableError, observation: Observation, declared: TableSpec) -> Message:
-    """Return the message of an error about a table, with values of its personal columns masked."""
-    shown_by = masked_by(observation.spec, declared)
-    return masked_message(error.message, shown_by, location=observation.handle.store.uri)
 
 
 def _debt(observation: Observation, budget_bytes: int) -> MeasuredDebt | None:
@@ -573,16 +594,16 @@ def _is_own(workspace: Workspace, entry: _ObservationOrError) -> bool:
     return observation is None or observation.foreign_to(workspace.owner_of(observation)) is None
 
 
-def _drifts(entry: _ObservationOrError, table: ResolvedTable) -> tuple[Drift, ...]:
+def _drifts(entry: _ObservationOrError) -> tuple[Drift, ...]:
     """Return the drift of a table. If the table cannot be read, this is its only drift (DR100)."""
     if entry.error is not None:
-        return (unusable_drift(entry.error, table.spec, location=table.location),)
+        return (unusable_drift(entry.error),)
     if entry.observation is None:
         return ()
     try:
         return observed_drift(entry.observation)
     except CorruptTableError as error:
-        return (unusable_drift(error, table.spec, location=table.location),)
+        return (unusable_drift(error),)
 
 
 def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:
@@ -634,7 +655,7 @@ def _moved(workspace: Workspace, table: ResolvedTable, undeclared: Sequence[Unde
         absolute = join_base(str(root), candidate)
         if absolute == declared or not workspace.may_open(absolute):
             continue
-        other = _try_observe(workspace.store_at(absolute)).observation
+        other = _try_observe(workspace.store_at(absolute), declared=table.spec).observation
         if other is None or other.is_forgotten or other.foreign_to(workspace.owner_of(other)):
             continue
         if (name := _name_of(other)) in names:
@@ -654,9 +675,9 @@ def _name_of(observation: Observation) -> str:
     return observation.handle.config.name if observation.spec is None else observation.spec.name
 
 
-def _try_observe(store: ObjectStore) -> _ObservationOrError:
+def _try_observe(store: ObjectStore, *, declared: TableSpec) -> _ObservationOrError:
     """Return the table in a store, or the error that prevents its use."""
     try:
-        return _ObservationOrError(observation=observe(store))
+        return _ObservationOrError(observation=observe(store, declared=declared))
     except (UnsupportedTableError, CorruptTableError) as error:
         return _ObservationOrError(error=error)

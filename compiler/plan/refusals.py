@@ -17,7 +17,6 @@ from parquetry.compiler.workspace.opened import Workspace
 from parquetry.message import Message, Text, phrase
 from parquetry.project import AllowEntry, ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
-from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import NEW_TABLE_VERSIONS, TableSpec
 from parquetry.runtime.table.signing import RecordFault
 from parquetry.text import shell
@@ -174,8 +173,8 @@ def refuse_unread(workspace: Workspace, table: ResolvedTable, why: Text) -> Bloc
 
 def refuse_unusable(table: ResolvedTable, why: UnsupportedTableError | CorruptTableError) -> Blocked:
     """Return SC503 for a table that cannot be read or written."""
-    reason = masked_message(why.message, table.spec, location=table.location)
-    return _refusal(table, "SC503", reason=reason, remedy="do what the message says, then plan again")
+    remedy = "do what the message says, then plan again"
+    return _refusal(table, "SC503", reason=why.message, remedy=remedy)
 
 
 def refuse_breaking(

@@ -15,7 +15,6 @@ from locale import getencoding
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.reports.locks import held_lock
 from parquetry.compiler.reports.timeline import pending_seconds
-from parquetry.compiler.security.masking import masked_by
 from parquetry.compiler.spec_words import human_duration
 from parquetry.compiler.workspace.observation import admit, observe
 from parquetry.compiler.workspace.opened import Workspace
@@ -35,7 +34,7 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.java import find_java
 from parquetry.runtime.spark_environment import UTF8_LOCALE
-from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.masking import cleared
 from parquetry.runtime.storage.local import LocalStore
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.table.handle import TableHandle
@@ -151,7 +150,7 @@ def _checked(name: str, check: Callable[[], Text], table: ResolvedTable | None =
         return Check(name=name, ok=True, found=check())
     except ParquetryError as error:
         spec, location = (None, "") if table is None else (table.spec, table.location)
-        return Check(name=name, ok=False, found=masked_message(error.message, spec, location=location))
+        return cleared(Check(name=name, ok=False, found=error.message), spec, location=location)
 
 
 def _java() -> str:
@@ -216,7 +215,7 @@ def _probe(workspace: Workspace) -> str:
 
 def _table(workspace: Workspace, table: ResolvedTable) -> Text:
     """Return the state of a table and who holds its lock; raise an error if it cannot be used."""
-    observation = observe(workspace.store(table))
+    observation = observe(workspace.store(table), declared=table.spec)
     if observation is None:
         return f"not created yet at {table.location}"
     observation.check_owner(workspace.owner)
@@ -224,10 +223,7 @@ def _table(workspace: Workspace, table: ResolvedTable) -> Text:
         raise UnsupportedTableError(joined("; ", warnings))
     admit(observation)
     if damaged := damage_warnings(observation.handle):
-        shown_by = masked_by(observation.spec, table.spec)
-        raise CorruptTableError(
-            masked_message(joined("; ", damaged), shown_by, location=observation.handle.store.uri)
-        )
+        raise CorruptTableError(observation.handle.cleared(joined("; ", damaged)))
     store = observation.handle.store
     if isinstance(store, LocalStore):
         store.check_writable(TIMELINE_FOLDER)

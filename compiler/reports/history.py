@@ -11,7 +11,6 @@ from parquetry.compiler.reports.timeline import InstantReport, instant_report, w
 from parquetry.message import Text
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import AppliedRecord, applied_history
 from parquetry.runtime.table.handle import TableHandle, open_table
@@ -73,12 +72,13 @@ def report_history(store: ObjectStore, *, most: int) -> HistoryReport:
     commits = list(islice(_commits(handle, warnings), most + 1))
     entries: list[HistoryEntry] = [*applies, *commits]
     entries.sort(key=lambda entry: entry.time, reverse=True)
-    return HistoryReport(
+    report = HistoryReport(
         table=handle.name,
         entries=tuple(entries[:most]),
         has_older=len(entries) > most,
         warnings=tuple(warnings),
     )
+    return handle.cleared(report)
 
 
 def _commits(handle: TableHandle, warnings: list[Text]) -> Iterator[CommitEntry]:
@@ -98,7 +98,7 @@ def _commits(handle: TableHandle, warnings: list[Text]) -> Iterator[CommitEntry]
             try:
                 metadata = one.commit_metadata()
             except CorruptTableError as error:
-                warnings.append(masked_message(error.message, handle.spec, location=handle.store.uri))
+                warnings.append(error.message)
                 continue
             bare = InstantReport(time=time, action=one.action, state=one.state, operation=None)
             yield CommitEntry(time=time, instant=write_report(bare, metadata, None))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.evidence.figures import due_figures, overlap_depths
 from parquetry.compiler.evidence.model import DueFigures
-from parquetry.compiler.security.masking import masked_by
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.errors import UsageError
-from parquetry.message import Text, command
+from parquetry.message import PARTITION_FIELD, Text, command
 from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.clustering.plan.history import (
     CompletedClustering,
@@ -38,7 +37,6 @@ from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.codec import Brief, parsed_json
-from parquetry.runtime.spec.masking import failures_masked, masked_message, masked_partition
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.consistent_read import read_consistently
@@ -56,7 +54,7 @@ class PartitionReport:
     clustering that wrote each file, or None.
     """
 
-    path: str
+    path: str = field(metadata=PARTITION_FIELD)
     small_files: int
     rows: int
     file_sizes_bytes: tuple[int, ...]
@@ -153,7 +151,7 @@ def live_files(store: ObjectStore) -> LiveFiles:
 
     """
     handle = open_table(store)
-    with failures_masked(handle.spec, location=store.uri):
+    with handle.failures_masked():
         raise_if_damaged(handle, damaged_files(handle))
 
     def read_slices(view: FileSystemView) -> tuple[IncrementalSlices, str | None]:
@@ -182,13 +180,12 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
         CorruptTableError: if a file does not have the size with which it was written.
 
     """
-    handle = open_table(store)
-    shown_by = masked_by(handle.spec, declared)
-    with failures_masked(shown_by, location=store.uri):
-        return _report(handle, shown_by)
+    handle = open_table(store, declared=declared)
+    with handle.failures_masked():
+        return handle.cleared(_report(handle))
 
 
-def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
+def _report(handle: TableHandle) -> LayoutReport:
     """Return the layout of an open table, with what queries would read and with its debt."""
     store = handle.store
     lost = damaged_files(handle)
@@ -207,7 +204,7 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
     return LayoutReport(
         table=handle.name,
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
-        partitions=_partitions(slices, statistics, spec, shown_by=shown_by),
+        partitions=_partitions(slices, statistics, spec),
         queries=_queries(conditions, with_pages(store, statistics, conditions.values(), types), types),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
         # The number of runs depends on the budget of a target, which is not known here.
@@ -219,10 +216,7 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
         warnings=(
             *((handle.fault.message,) if handle.fault is not None else ()),
             *property_warnings(store),
-            *(
-                masked_message(warning, shown_by, location=store.uri)
-                for warning in damage_warnings(handle, lost)
-            ),
+            *damage_warnings(handle, lost),
         ),
         damaged_files=len(lost),
     )
@@ -258,19 +252,15 @@ def _query(name: str, read: Reads, total: Reads) -> QueryReport:
 
 
 def _partitions(
-    slices: Sequence[FileSlice],
-    statistics: Mapping[str, FileStatistics],
-    spec: TableSpec,
-    *,
-    shown_by: TableSpec | None,
+    slices: Sequence[FileSlice], statistics: Mapping[str, FileStatistics], spec: TableSpec
 ) -> tuple[PartitionReport, ...]:
-    """Return the layout of each partition, with masked paths."""
+    """Return the layout of each partition."""
     by_partition: dict[str, list[FileSlice]] = defaultdict(list)
     for part in slices:
         by_partition[part.partition].append(part)
     return tuple(
         PartitionReport(
-            path=masked_partition(path, shown_by),
+            path=path,
             small_files=sum(is_small(part.size_bytes, spec.sizing) for part in parts),
             rows=sum(statistics[part.path].rows for part in parts),
             file_sizes_bytes=tuple(part.size_bytes for part in parts),

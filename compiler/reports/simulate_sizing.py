@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from parquetry.compiler.security.masking import masked_by
 from parquetry.errors import UsageError
 from parquetry.message import command
 from parquetry.runtime.layout.model import FileSlice
@@ -88,11 +87,10 @@ def simulate_table(
         UsageError: if the partition is missing or unknown; the message lists partitions, masked.
 
     """
-    handle = open_table(store)
+    handle = open_table(store, declared=declared)
     timeline = handle.timeline()
     view = handle.view(timeline)
-    shown_by = masked_by(handle.spec, declared)
-    chosen = _partition(view.partitions(), partition, table=handle.name, shown_by=shown_by)
+    chosen = _partition(view.partitions(), partition, table=handle.name, shown_by=handle.shown_by)
     slices = view.slices(chosen)
     policy = limits.over(handle.effective_spec(timeline).sizing)
     learned = estimate_record_size(_samples(timeline, slices))

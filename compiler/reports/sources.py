@@ -33,10 +33,11 @@ class TableSources:
     def listed(self) -> tuple[ListedSource, ...]:
         """Return the named source, or else all sources, each with the state of its files."""
         chosen = self._applied if self.source is None else (self._named_source,)
-        return tuple(
+        listed = tuple(
             list_source(self.handle, source, directory=self._directory, storage=self.workspace.storage)
             for source in chosen
         )
+        return self.handle.cleared(listed)
 
     def decide(self, kind: EntryKind, files: Collection[str]) -> Decision:
         """Record a decision about listed files."""

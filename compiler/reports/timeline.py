@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.evidence.money import MeasuredCosts, PlanPrices, clustering_costs
-from parquetry.compiler.security.masking import masked_by
-from parquetry.message import Text, command
+from parquetry.message import PARTITION_FIELD, Text, command
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, read_measured
 from parquetry.runtime.clustering.forecast.work import read_work
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.services.source_files import BY_KEY
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.spec.masking import has_masked_partitions, masked_partition, pii_columns
+from parquetry.runtime.spec.masking import has_masked_partitions, pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import open_table
@@ -65,7 +64,7 @@ class InstantReport:
     rows: RowCounts = RowCounts()
     files: FileCounts = FileCounts()
     bytes_written: int = 0
-    partitions: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = field(default=(), metadata=PARTITION_FIELD)
     extra: Mapping[str, str] = field(default_factory=dict)
     queries: tuple[MeasuredQuery, ...] = ()
     costs: MeasuredCosts | None = None
@@ -107,7 +106,7 @@ def report_timeline(
         TableNotFoundError: if there is no table or no such instant.
 
     """
-    handle = open_table(store)
+    handle = open_table(store, declared=declared)
     timeline = handle.timeline()
     wanted = [i for i in timeline.instants if instant in (None, i.time)]
     if instant is not None and not wanted:
@@ -117,27 +116,32 @@ def report_timeline(
             instant=instant,
             command=command("timeline", handle.name),
         )
-    spec, zone = masked_by(handle.spec, declared), handle.config.timezone
-    return TimelineReport(
+    hidden, zone = _hidden(handle.shown_by), handle.config.timezone
+    report = TimelineReport(
         table=handle.name,
-        instants=tuple(_masked(instant_report(timeline, i, zone, prices), spec) for i in wanted),
+        instants=tuple(_without_keys(instant_report(timeline, i, zone, prices), hidden) for i in wanted),
         is_single=instant is not None,
         warnings=() if handle.fault is None else (handle.fault.message,),
     )
+    report = handle.cleared(report)
+    return replace(report, instants=tuple(map(_with_distinct_partitions, report.instants)))
 
 
-def _masked(report: InstantReport, spec: TableSpec | None) -> InstantReport:
-    """Return the report with personal data masked in partition paths and in commit metadata."""
-    if spec is None:
-        return report
-    shown = dict.fromkeys(masked_partition(path, spec) for path in report.partitions)
-    hidden = _hidden(spec)
+def _with_distinct_partitions(report: InstantReport) -> InstantReport:
+    """Return the report with one of the partitions that are equal, as masked ones may be."""
+    return replace(report, partitions=tuple(dict.fromkeys(report.partitions)))
+
+
+def _without_keys(report: InstantReport, hidden: frozenset[str]) -> InstantReport:
+    """Return the report with the values of these keys of commit metadata masked."""
     extra = {key: MASK if key in hidden else value for key, value in report.extra.items()}
-    return replace(report, partitions=tuple(shown), extra=extra)
+    return replace(report, extra=extra)
 
 
-def _hidden(spec: TableSpec) -> frozenset[str]:
+def _hidden(spec: TableSpec | None) -> frozenset[str]:
     """Return the keys of commit metadata whose values contain personal partition values or record keys."""
+    if spec is None:
+        return frozenset()
     if has_masked_partitions(spec):
         return frozenset({DECISIONS_KEY, INSERTED_KEYS})
     keys = {field.partition(".")[0].lower() for field in spec.record_key}

@@ -1,7 +1,7 @@
 """Masking of personal data in plans, reviews and reports.
 
 They show no values of a column declared ``pii: true``: literals of SQL that names the column, and choices of
-partitions (for paths of partitions, see :mod:`parquetry.runtime.spec.masking`). The record in the table
+partitions (for live values, see :mod:`parquetry.runtime.spec.masking`). The record in the table
 itself keeps the spec as it was declared.
 """
 
@@ -15,9 +15,8 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from parquetry.project.model.explanation import Explanation
-from parquetry.runtime.layout.clustering.model import ScopeChoice
 from parquetry.runtime.spec.clustering import ClusteringSpec
-from parquetry.runtime.spec.masking import masked_partition, personal_column_names, pii_columns
+from parquetry.runtime.spec.masking import personal_column_names, pii_columns
 from parquetry.runtime.spec.table_spec import Extra, Source, TableSpec, TableTest
 from parquetry.text.secret_names import MASK
 from parquetry.text.sql_tokens import Token, TokenKind, lexed
@@ -76,26 +75,6 @@ def masked(spec: TableSpec) -> TableSpec:
     return masked_for(spec, pii_columns(spec.columns))
 
 
-def personal_in_either(applied: TableSpec, declared: TableSpec) -> TableSpec:
-    """Return the applied spec with every column marked personal that is personal in either spec.
-
-    It is used to mask live values. If a declaration makes a column personal, the column is hidden at once; if
-    it makes a column public, the column stays hidden until that is applied.
-    """
-    pii = pii_columns(declared.columns)
-    columns = (
-        replace(column, pii=True) if column.name.lower() in pii else column for column in applied.columns
-    )
-    return replace(applied, columns=tuple(columns))
-
-
-def masked_by(applied: TableSpec | None, declared: TableSpec | None) -> TableSpec | None:
-    """Return the spec by which live values are masked, from the specs that are known; None if neither is."""
-    if applied is None or declared is None:
-        return declared if applied is None else applied
-    return personal_in_either(applied, declared)
-
-
 def is_masked(spec: TableSpec) -> bool:
     """Return whether the spec may lack values: it has personal columns, and it contains a mask."""
     return bool(pii_columns(spec.columns)) and MASK in json.dumps(spec.to_json())
@@ -112,11 +91,6 @@ def masked_for(spec: TableSpec, personal: frozenset[str]) -> TableSpec:
         sources=tuple(_source(source, pii) for source in spec.sources),
         extra=_extra(spec, pii),
     )
-
-
-def masked_choice(choice: ScopeChoice, spec: TableSpec | None) -> ScopeChoice:
-    """Return the choice for a partition with its path masked."""
-    return replace(choice, partition=masked_partition(choice.partition, spec))
 
 
 def _source(source: Source, pii: Collection[str]) -> Source:

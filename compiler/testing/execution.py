@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from parquetry.compiler.evidence.figures import memory_turn
-from parquetry.compiler.security.masking import masked_by, masked_sql
+from parquetry.compiler.security.masking import masked_sql
 from parquetry.compiler.testing.kinds import KINDS, Measure
 from parquetry.compiler.testing.live_table import LiveTable
 from parquetry.compiler.testing.model import FAILURES, LimitOutcome, Outcome, Status, TableTests, to_json
@@ -32,9 +32,7 @@ from parquetry.runtime.errors import StaleTimelineError, TableNotFoundError
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.job import JobPlan
 from parquetry.runtime.spec.masking import (
-    failures_masked,
-    masked_message,
-    masked_partition,
+    cleared,
     personal_column_names,
     pii_columns,
 )
@@ -74,7 +72,6 @@ class _Measured:
     found: tuple[Outcome | RowsToRead, ...]
     handle: TableHandle | None = None
     spec: TableSpec | None = None
-    shown_by: TableSpec | None = None
     instant: str = ""
     passed: tuple[RowsToRead, ...] = ()
 
@@ -142,7 +139,7 @@ def _measure_reporting(table: TableUnderTest, rows: RowExecution | None, *, stop
     except ParquetryError as failure:
         if isinstance(failure, TableNotFoundError) and table.missing is not None:
             failure = table.missing()
-        reason = masked_message(failure.message, table.declared, location="")
+        reason = failure.message
         return _Measured(
             found=tuple(
                 _outcome_without_value(table, declared, Status.UNMEASURED, reason) for declared in table.tests
@@ -153,20 +150,18 @@ def _measure_reporting(table: TableUnderTest, rows: RowExecution | None, *, stop
 @retry_stale
 def _measure(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Measured:
     """Open a table, and return the results of its tests as far as no rows have to be read."""
-    handle = open_table(table.store(), owner=table.owner)
-    shown_by = masked_by(handle.spec, table.declared)
-    with failures_masked(shown_by, location=handle.store.uri):
+    handle = open_table(table.store(), owner=table.owner, declared=table.declared)
+    with handle.failures_masked():
         spec = _spec(table, handle)
         live = LiveTable(handle, spec, [declared.test for declared in table.tests])
         with memory_turn(len(live.slices)):
             passes = _passes(table, rows)
             keeps_keys = rows is not None and rows.keeps > 0
-            each = [*_results(table, live, shown_by, passes, stops=stops, keeps_keys=keeps_keys)]
+            each = [*_results(table, live, passes, stops=stops, keeps_keys=keeps_keys)]
             return _Measured(
                 found=tuple(found for found, _ in each),
                 handle=handle,
                 spec=spec,
-                shown_by=shown_by,
                 instant=live.view.newest,
                 passed=tuple(passed for _, passed in each if passed is not None),
             )
@@ -189,7 +184,6 @@ def _spec(table: TableUnderTest, handle: TableHandle) -> TableSpec:
 def _results(
     table: TableUnderTest,
     live: LiveTable,
-    shown_by: TableSpec | None,
     passes: Passes,
     *,
     stops: bool,
@@ -203,13 +197,13 @@ def _results(
     has_failed = False
     for declared in table.tests:
         if has_failed and stops:
-            yield _outcome_without_value(table, declared, Status.NOT_EXECUTED, _STOPPED, shown_by), None
+            yield _outcome_without_value(table, declared, Status.NOT_EXECUTED, _STOPPED, live.handle), None
             continue
-        found = _outcome(table, declared, live, shown_by, passes, keeps_keys=keeps_keys)
+        found = _outcome(table, declared, live, passes, keeps_keys=keeps_keys)
         passed_test = None
         if isinstance(found, RowsToRead) and not found.files:
             passed_test = None if any(found.known) else found
-            found = _answered(table, declared, found, (0,) * len(found.limits), shown_by)
+            found = _answered(table, declared, found, (0,) * len(found.limits), live.handle)
         if isinstance(found, Outcome):
             has_failed = has_failed or found.status in FAILURES
         yield found, passed_test
@@ -219,7 +213,6 @@ def _outcome(
     table: TableUnderTest,
     declared: DeclaredTest,
     live: LiveTable,
-    shown_by: TableSpec | None,
     passes: Passes,
     *,
     keeps_keys: bool,
@@ -227,27 +220,36 @@ def _outcome(
     """Return the outcome of a test, or the rows to read for it; a failure becomes an outcome."""
     test, source = declared.test, table.rows
     try:
-        with failures_masked(shown_by, location=live.handle.store.uri):
-            scope = live.scope(test.where)
-            if test.kind in OF_ROWS:
-                return rows_to_read(
-                    scope,
-                    declared.name,
-                    test,
-                    passes=passes,
-                    settings_digest=source.settings_digest if source else "",
-                    others=source.others if source else None,
-                    keeps_keys=keeps_keys,
-                )
-            measures = list(KINDS[test.kind](scope, test))
+        scope = live.scope(test.where)
+        if test.kind in OF_ROWS:
+            return rows_to_read(
+                scope,
+                declared.name,
+                test,
+                passes=passes,
+                settings_digest=source.settings_digest if source else "",
+                others=source.others if source else None,
+                keeps_keys=keeps_keys,
+            )
+        measures = list(KINDS[test.kind](scope, test))
     except StaleTimelineError:
         raise
     except ParquetryError as failure:
-        return _outcome_without_value(table, declared, Status.UNMEASURED, failure.message, shown_by)
-    return _compared(table, declared, measures, shown_by)
+        return _outcome_without_value(table, declared, Status.UNMEASURED, failure.message, live.handle)
+    return _compared(table, declared, measures, live.handle)
 
 
 def _outcomes(
+    table: TableUnderTest, measured: _Measured, rows: RowExecution | None, *, stops: bool
+) -> list[Outcome]:
+    """Return the outcomes of all tests of a table with personal values masked, to be shown and saved."""
+    outcomes = _all_outcomes(table, measured, rows, stops=stops)
+    if measured.handle is None:
+        return cleared(outcomes, table.declared, location="")
+    return measured.handle.cleared(outcomes)
+
+
+def _all_outcomes(
     table: TableUnderTest, measured: _Measured, rows: RowExecution | None, *, stops: bool
 ) -> list[Outcome]:
     """Return the outcomes of all tests of a table, and run its job if a test has to read rows."""
@@ -262,9 +264,9 @@ def _outcomes(
             answers = {answer.name: answer for answer in _read(table, measured, unanswered, rows)}
             problem = _NO_ANSWER  # for tests without an answer
         except ParquetryError as failure:
-            problem = masked_message(failure.message, measured.shown_by, location="")
+            problem = failure.message
         except Exception as bug:  # noqa: BLE001  # a bug with one table must not hide the other tables' tests
-            problem = masked_message(rows.diagnose(bug).message, measured.shown_by, location="")
+            problem = rows.diagnose(bug).message
     outcomes = []
     for declared, found in zip(table.tests, measured.found, strict=True):
         if isinstance(found, Outcome):
@@ -280,11 +282,11 @@ def _outcomes(
                     declared,
                     status,
                     why or (_STOPPED if is_over else _OF_ROWS_ONLY),
-                    measured.shown_by,
+                    measured.handle,
                 )
             )
             continue
-        outcome = _answered(table, declared, found, answer.failures, measured.shown_by)
+        outcome = _answered(table, declared, found, answer.failures, measured.handle)
         if answer.keys is not None and rows is not None and rows.save is not None:
             outcome = replace(outcome, failures=rows.save(table.name, found.name, answer.keys))
         if not any(answer.failures) and not any(found.known):
@@ -303,7 +305,7 @@ def _read(
     assert measured.handle is not None, "what waits for rows has been opened"
     assert measured.spec is not None, "and has a spec"
     # The job masks its messages by this spec.
-    spec = measured.shown_by or measured.spec
+    spec = measured.handle.shown_by or measured.spec
     plan = table.rows.job(measured.handle, spec, job_of(unanswered, keeps=rows.keeps))
     tested = rows.launch(plan).tested
     return tested.answers if tested is not None else ()
@@ -321,30 +323,28 @@ def _answered(
     declared: DeclaredTest,
     found: RowsToRead,
     failures: Sequence[int],
-    shown_by: TableSpec | None,
+    handle: TableHandle | None,
 ) -> Outcome:
     """Return the outcome of a test of rows, from failures that statistics know or the job counted."""
     totals = map(sum, zip(found.known, failures, strict=True))
     measures = [Measure(total, limit) for total, limit in zip(totals, found.limits, strict=True)]
-    return replace(_compared(table, declared, measures, shown_by), files_read=len(found.files))
+    return replace(_compared(table, declared, measures, handle), files_read=len(found.files))
 
 
 def _compared(
-    table: TableUnderTest, declared: DeclaredTest, measures: Sequence[Measure], shown_by: TableSpec | None
+    table: TableUnderTest, declared: DeclaredTest, measures: Sequence[Measure], handle: TableHandle | None
 ) -> Outcome:
     """Return the outcome of a test after a comparison of each measure with its limit."""
     limits = tuple(
-        _limit_outcome(declared.test, measure, limit, shown_by)
+        _limit_outcome(declared.test, measure, limit)
         for measure in measures
         if (limit := limit_of(declared.test, measure.limit))
     )
     status = max((limit.status for limit in limits), key=list(Status).index, default=Status.PASSED)
-    return replace(_outcome_without_value(table, declared, status, None, shown_by), limits=limits)
+    return replace(_outcome_without_value(table, declared, status, None, handle), limits=limits)
 
 
-def _limit_outcome(
-    test: TableTest, measure: Measure, limit: Mapping[str, float], shown_by: TableSpec | None
-) -> LimitOutcome:
+def _limit_outcome(test: TableTest, measure: Measure, limit: Mapping[str, float]) -> LimitOutcome:
     """Compare a measure with a limit, which has a value for warnings and one for errors."""
     is_lower = test.kind in LIMITS and measure.limit in LOWER_LIMITS
     status = Status.PASSED
@@ -354,7 +354,6 @@ def _limit_outcome(
             continue
         if measure.value < bound if is_lower else measure.value > bound:
             status = reached
-    partition = measure.partition
     return LimitOutcome(
         limit=test.kind if measure.limit == ITSELF else measure.limit,
         unit=unit_of(test, measure.limit),
@@ -363,7 +362,7 @@ def _limit_outcome(
         warn=limit.get(WARN),
         error=limit.get(ERROR),
         is_lower=is_lower,
-        partition=None if partition is None else masked_partition(partition, shown_by),
+        partition=measure.partition,
     )
 
 
@@ -378,10 +377,11 @@ def _outcome_without_value(
     declared: DeclaredTest,
     status: Status,
     reason: Text | None,
-    shown_by: TableSpec | None = None,
+    handle: TableHandle | None = None,
 ) -> Outcome:
     """Return an outcome with a status and a reason, but without measures."""
-    where, personal_by = declared.test.where, shown_by or table.declared
+    where = declared.test.where
+    personal_by = table.declared if handle is None else handle.shown_by
     pii = (
         frozenset[str]()
         if personal_by is None

@@ -184,7 +184,13 @@ def _orphans(scope: Scope, _: TableTest) -> Iterator[Measure]:
 def _drift(scope: Scope, _: TableTest) -> Iterator[Measure]:
     """Count the drifts of the table."""
     handle = scope.table.handle
-    found = table_drift(handle.store, table=handle.name, location=handle.store.uri, owner=handle.owner)
+    found = table_drift(
+        handle.store,
+        table=handle.name,
+        location=handle.store.uri,
+        owner=handle.owner,
+        declared=handle.declared,
+    )
     if not found.is_applied:
         raise UnmeasurableError("no spec is applied to the table, so nothing can drift from it")
     yield Measure(len(found.drifts))

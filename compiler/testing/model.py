@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from parquetry.errors import ParquetryError
-from parquetry.message import Text
+from parquetry.message import PARTITION_FIELD, Text
 from parquetry.project.model.table_tests import Unit
 from parquetry.runtime.spec.codec import Brief, to_json_value
 
@@ -37,8 +37,7 @@ class LimitOutcome:
     """The measured value of one limit of a test, and the limit.
 
     ``limit`` is the limit's key, or the kind if the test consists of a limit only. ``value`` is None if there
-    is nothing to measure, such as sizes without any file. ``partition`` is the masked partition with the
-    value.
+    is nothing to measure, such as sizes without any file. ``partition`` is the partition with the value.
     """
 
     limit: str
@@ -48,7 +47,7 @@ class LimitOutcome:
     warn: float | None = None
     error: float | None = None
     is_lower: bool = False
-    partition: str | None = None
+    partition: str | None = field(default=None, metadata=PARTITION_FIELD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from parquetry.compiler.security.masking import masked_by
 from parquetry.runtime.commit.damaged_files import damaged_files, raise_if_damaged
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.masking import failures_masked
+from parquetry.runtime.spec.masking import masked_by
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
@@ -92,9 +91,10 @@ class Observation:
         return timeline.files[writes[0].file_name].size_bytes == size_bytes
 
 
-def observe(store: ObjectStore) -> Observation | None:
+def observe(store: ObjectStore, *, declared: TableSpec | None = None) -> Observation | None:
     """Return the table in ``store``, or None if there is none or no reader can see it yet.
 
+    ``declared`` is the declared spec of the table, if the caller knows it, which also masks its values.
     Nothing is written: the next `apply` finishes an interrupted creation.
 
     Raises:
@@ -119,6 +119,7 @@ def observe(store: ObjectStore) -> Observation | None:
         applied=applied.ref if applied else None,
         table_id=identity.table_id if identity else None,
         project=identity.project if identity else None,
+        declared=declared if applied else masked_by(made_with, declared),
         fault=fault_of(identity, applied),
         record_signature=record_signature_of(store, identity, applied),
     )
@@ -141,14 +142,13 @@ def admit(observation: Observation) -> None:
     check_writable(handle, handle.timeline(), handle.store.now_ms())
 
 
-def check_files(observation: Observation, declared: TableSpec, *, every_partition: bool = True) -> None:
+def check_files(observation: Observation, *, every_partition: bool = True) -> None:
     """Raise CorruptTableError if base files are missing or have another size than was written.
 
     Partitions that no write on the active timeline touched are listed only if ``every_partition`` is True.
-    Personal partitions are masked by the applied and the ``declared`` spec.
     """
     handle = observation.handle
-    with failures_masked(masked_by(observation.spec, declared), location=handle.store.uri):
+    with handle.failures_masked():
         raise_if_damaged(handle, damaged_files(handle, every_partition=every_partition))
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from parquetry.message import Message, Text, Value, command, joined
+from parquetry.message import FILE_FIELD, PARTITION_FIELD, Message, Text, Value, command, joined
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.parallel import map_each
@@ -43,9 +43,9 @@ class DamagedFile:
     if there is none. ``rows`` and ``written_bytes`` are None if an archived commit wrote the file.
     """
 
-    partition: str
+    partition: str = field(metadata=PARTITION_FIELD)
     file_id: str
-    path: str
+    path: str = field(metadata=FILE_FIELD)
     instant: str
     rows: int | None
     written_bytes: int | None

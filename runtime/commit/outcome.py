@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from parquetry.message import Text
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.spec.masking import masked_message
-from parquetry.runtime.spec.table_spec import KeyScope, TableSpec
+from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.timeline.commit import WriteStat
 
 
@@ -114,12 +113,3 @@ class CommitResult(Brief):
     def files(self) -> int:
         """Files written."""
         return self.files_added + self.files_rewritten
-
-
-def masked_commit(result: CommitResult, spec: TableSpec | None, *, location: str) -> CommitResult:
-    """Return the result of a write with personal values masked in its reasons and warnings."""
-    return replace(
-        result,
-        retry_reasons=tuple(masked_message(why, spec, location=location) for why in result.retry_reasons),
-        warnings=tuple(masked_message(warning, spec, location=location) for warning in result.warnings),
-    )

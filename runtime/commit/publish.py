@@ -15,9 +15,9 @@ from itertools import count
 from typing import Final
 
 from parquetry.errors import message_of
-from parquetry.message import Message, Text
+from parquetry.message import Message, Text, message
 from parquetry.runtime.commit.conflicts import Conflict, Verdict, effects_of_write
-from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome, masked_commit
+from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.recovery import withdraw_pending
 from parquetry.runtime.commit.rollback import find_rollback_of
 from parquetry.runtime.commit.transaction import Transaction, begin, checked_record
@@ -40,7 +40,7 @@ from parquetry.runtime.errors import (
     UnknownOutcomeError,
 )
 from parquetry.runtime.sources.ledger import record
-from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.storage.regular_file import MOST_BYTES
@@ -123,8 +123,9 @@ def run_write(
             conflict = lost.conflict
         else:
             return _result(transaction, outcome, reasons, warnings=warnings)
-        shown = masked_message(conflict.reason, table.spec, location=table.store.uri)
-        _LOG.info("%s: attempt %d lost: %s", table.store.uri, attempt, shown)
+        uri = table.store.uri
+        what = f"{uri}: attempt {attempt} lost"
+        log_failure(_LOG, what, message(conflict.reason), table.shown_by, location=uri, level=logging.INFO)
         reasons.append(conflict.reason)
         if conflict.verdict is Verdict.SUPERSEDED:
             return CommitResult(
@@ -410,8 +411,8 @@ class _Publication:
             if was_published:
                 raise
             table, instant = self._transaction.table, self._transaction.instant
-            reason = masked_message(failure.message, table.spec, location=table.store.uri)
-            _LOG.warning("%s is left pending, the next write rolls it back: %s", instant, reason)
+            what = f"{instant} is left pending, the next write rolls it back"
+            log_failure(_LOG, what, failure, table.shown_by, location=table.store.uri)
         raise _ConflictFound(conflict)
 
 
@@ -465,8 +466,7 @@ def _roll_back_after(
         elif not _has_rollback(transaction):
             error.add_note(f"the commit {transaction.instant} is complete")
     except LATE_FAILURES as failure:
-        table = transaction.table
-        reason = str(masked_message(message_of(failure), table.spec, location=table.store.uri))
+        reason = str(transaction.table.cleared(message_of(failure)))
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {reason}")
 
 
@@ -504,8 +504,7 @@ def _result(
     warnings: tuple[Text, ...] = (),
 ) -> CommitResult:
     stats = [] if outcome is None else [stat for group in outcome.stats.values() for stat in group]
-    table = transaction.table
-    result = CommitResult(
+    return CommitResult(
         instant=None if outcome is None else transaction.instant,
         action=transaction.action,
         operation=transaction.operation,
@@ -520,4 +519,3 @@ def _result(
         retry_reasons=tuple(reasons),
         warnings=warnings,
     )
-    return masked_commit(result, table.spec, location=table.store.uri)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from parquetry.message import FILE_FIELD, PARTITION_FIELD, RECORD_KEY_FIELD
 
 FileKey = tuple[str, str]
 """A file group: partition and file id."""
@@ -16,14 +18,14 @@ class FileSlice:
     recorded statistics were read. For ``encrypted`` files they say nothing about keys.
     """
 
-    partition: str
+    partition: str = field(metadata=PARTITION_FIELD)
     file_id: str
     instant: str
-    path: str
+    path: str = field(metadata=FILE_FIELD)
     size_bytes: int
     rows: int | None = None
-    min_key: str | None = None
-    max_key: str | None = None
+    min_key: str | None = field(default=None, metadata=RECORD_KEY_FIELD)
+    max_key: str | None = field(default=None, metadata=RECORD_KEY_FIELD)
     encrypted: bool = False
 
     @property

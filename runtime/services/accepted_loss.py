@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from parquetry.message import Value
+from parquetry.message import RECORD_KEY_FIELD, Value
 from parquetry.runtime.commit.damaged_files import DamagedFile, damaged_files
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
@@ -33,8 +33,8 @@ class LostRows:
     """A damaged file, and the key range of its rows, if that was recorded."""
 
     file: DamagedFile
-    min_key: str | None = None
-    max_key: str | None = None
+    min_key: str | None = field(default=None, metadata=RECORD_KEY_FIELD)
+    max_key: str | None = field(default=None, metadata=RECORD_KEY_FIELD)
 
 
 def lost_rows(handle: TableHandle) -> tuple[LostRows, ...]:

@@ -13,7 +13,7 @@ from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.services.archive import archive_if_due
 from parquetry.runtime.services.clean import clean_if_due
-from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timing import Timing
@@ -58,7 +58,7 @@ def _attempt(
             # Another writer archived instants while the service read the timeline.
             return service()
     except LATE_FAILURES as error:
-        reason = masked_message(message_of(error), table.spec, location=table.store.uri)
-        _LOG.warning("the %s after the write failed; the commit is not affected: %s", name, reason)
-        warnings.append(Message("{service}: {reason}", service=name, reason=reason))
+        what = f"the {name} after the write failed; the commit is not affected"
+        log_failure(_LOG, what, error, table.shown_by, location=table.store.uri)
+        warnings.append(Message("{service}: {reason}", service=name, reason=message_of(error)))
         return None

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from parquetry.errors import message_of
 from parquetry.runtime.commit.abandoned_buckets import partitions_with_abandoned
 from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.commit.recovery import recover, recovered_timeline
@@ -41,7 +40,7 @@ from parquetry.runtime.services.orphans import (
     drop_statistics,
 )
 from parquetry.runtime.services.retention import retention_of
-from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import LATE_FAILURES, is_full, logging_failures
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
@@ -151,8 +150,8 @@ def _clean_with_room(
 def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
     """Delete orphan files and leftovers without writing a file, and return how many were deleted."""
     table.check_owner()
-    shown = partial(masked_message, spec=table.spec, location=table.store.uri)
-    with logging_failures(table.store.uri, "some orphans are left until the disk has room", shown=shown):
+    what = "some orphans are left until the disk has room"
+    with logging_failures(table.store.uri, what, shown=table.cleared):
         return sum(_clean_up(table, table.timeline(), timing=timing, whole_table=True))
     return 0
 
@@ -189,8 +188,8 @@ def _clean(
     except LATE_FAILURES as error:
         if instant is None:
             raise
-        reason = masked_message(message_of(error), table.spec, location=store.uri)
-        _LOG.warning("%s: the clean %s is committed, orphans are left behind: %s", store.uri, instant, reason)
+        what = f"{store.uri}: the clean {instant} is committed, orphans are left behind"
+        log_failure(_LOG, what, error, table.shown_by, location=store.uri)
     return CleanResult(
         instant=instant, files_deleted=deleted, orphans_deleted=orphans, leftovers_deleted=leftovers
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import dataclass
-from functools import partial
 
 from parquetry.message import Value, command
 from parquetry.runtime.commit.claims import read_claim
@@ -17,7 +16,6 @@ from parquetry.runtime.commit.recovery import recover, recovered_timeline, withd
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
-from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
@@ -229,9 +227,8 @@ def _is_valid(table: TableHandle, timeline: Timeline, time: str, lock: TableLock
     again.
     """
     is_held = True
-    shown = partial(masked_message, spec=table.spec, location=table.store.uri)
     what = f"the savepoint of {time} is complete, but could not be checked again"
-    with logging_failures(table.store.uri, what, shown=shown):
+    with logging_failures(table.store.uri, what, shown=table.cleared):
         is_held = lock.is_held()
     return is_held or _matches_view(table, timeline.reload(), time)
 

@@ -20,7 +20,6 @@ from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.due import FULL, classified_files
 from parquetry.runtime.sources.identity import ClassifiedFile, FileState
 from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile
-from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
@@ -91,7 +90,7 @@ def list_source(
     try:
         classified = classified_files(handle, source, entries, directory=directory, storage=storage)
     except InvalidDataError as error:
-        return replace(listed, problem=masked_message(error.message, handle.spec, location=handle.store.uri))
+        return replace(listed, problem=error.message)
     files = tuple(_listed(each) for each in classified)
     if source.read == FULL:
         # The ledger entries of full reads name no files.

@@ -50,7 +50,7 @@ from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import parallelism
 from parquetry.runtime.spark.shuffle import rewrite_by_ranges
 from parquetry.runtime.spark_log import LogRules, add_rules
-from parquetry.runtime.spec.masking import has_personal_columns, masked_message
+from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.table.file_names import BaseFileName
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
@@ -263,9 +263,7 @@ class _Run:
             failed = (results.failures[number] for number in work.numbers if number in results.failures)
             if failure := next(failed, None):
                 self.failures.append(failure)
-                table = self._transaction.table
-                reason = masked_message(failure.message, table.spec, location=table.store.uri)
-                reason = Message("it cannot be rewritten: {reason}", reason=reason)
+                reason = Message("it cannot be rewritten: {reason}", reason=failure.message)
             left = UnpublishedGroup(partition=work.partition, files=len(work.slices), reason=reason)
             self.publishable.left_out.append(left)
 

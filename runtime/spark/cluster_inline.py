@@ -18,7 +18,7 @@ from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.layout.clustering.run_budget import RunBudget
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import Trigger
-from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timing import Timing
@@ -74,9 +74,9 @@ def cluster_inline(
 
 def _logged_warning(table: TableHandle, failure: Exception) -> Message:
     """Log a failed clustering and return the warning for it, with the class name of an unexpected failure."""
-    text = message_of(failure)
+    reason = message_of(failure)
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
-        text = Message("{error_class}: {reason}", error_class=type(failure).__name__, reason=text)
-    reason = masked_message(text, table.spec, location=table.store.uri)
-    _LOG.warning("clustering after the write failed; the commit is not affected: %s", reason)
+        reason = Message("{error_class}: {reason}", error_class=type(failure).__name__, reason=reason)
+    what = "clustering after the write failed; the commit is not affected"
+    log_failure(_LOG, what, reason, table.shown_by, location=table.store.uri)
     return Message("clustering: {reason}", reason=reason)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.message import Message, Value, command
+from parquetry.message import FILE_FIELD, Value, command
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.table_state import TableState
@@ -43,7 +43,6 @@ from parquetry.runtime.spark.session.settings import (
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, Operation
 from parquetry.runtime.spec.types import Decimal, Primitive, parse_type
@@ -124,7 +123,7 @@ class PurgeCondition:
 class FoundValue:
     """A file that still contains a value or a matching row, and the part of the file that contains it."""
 
-    file: str
+    file: str = field(metadata=FILE_FIELD)
     place: str
 
 
@@ -420,13 +419,8 @@ def _check(
     wanted = surveyed.values - shared
     searched = [path for path in listed if path not in unknown]
     found += _search(spark, table.store, searched, frozenset(data), wanted)
-    shown = sorted({(_masked(table, one.file), one.place) for one in found})
     checked = Counter(_kind(path) for path in searched)
-    return checked, shared, tuple(FoundValue(file=file, place=place) for file, place in shown)
-
-
-def _masked(table: TableHandle, path: str) -> str:
-    return str(masked_message(Message("{file}", file=Value.file(path)), table.spec, location=table.store.uri))
+    return checked, shared, tuple(sorted(set(found), key=lambda one: (one.file, one.place)))
 
 
 def _kind(path: str) -> str:

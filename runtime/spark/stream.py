@@ -13,7 +13,6 @@ from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.session.connect import refuse_connect
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.masking import failures_masked
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
@@ -62,7 +61,7 @@ def batch_writer(
         consumption = Consumption(source=f"stream:{stream or query_id}", query_id=query_id, batch_id=batch_id)
         if _is_written(handle, consumption):
             return
-        with failures_masked(handle.spec, location=store.uri):
+        with handle.failures_masked():
             write(frame.sparkSession, handle, frame, replace(request, consumption=consumption))
 
     return write_batch

@@ -6,20 +6,23 @@ Partition paths, errors and results lose these values before they leave a job.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from logging import WARNING, Logger
 from posixpath import normpath
-from typing import Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-from parquetry.errors import ParquetryError
-from parquetry.message import Message, Text, Value, ValueKind, message
+from parquetry.errors import ParquetryError, message_of
+from parquetry.message import Message, Value, ValueKind, with_parts
 from parquetry.runtime.quoting import CONDITION
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.text.secret_names import MASK
+
+_Outcome = TypeVar("_Outcome")
 
 _SCHEME: Final = re.compile(r"^\w+:(?://(?:localhost(?=/))?)?")
 _TIMELINE_FOLDER: Final = ".hoodie"
@@ -81,22 +84,75 @@ def masked_path(path: str, partition: str, spec: TableSpec | None) -> str:
     return f"{masked_partition(partition, spec)}{path.removeprefix(partition)}"
 
 
-def masked_message(text: Text, spec: TableSpec | None, *, location: str) -> Message:
-    """Return an error or a warning about the table without values of columns with personal data.
+def personal_in_either(applied: TableSpec, declared: TableSpec) -> TableSpec:
+    """Return the applied spec with every column marked personal that is personal in either spec.
 
-    Partitions, record keys and paths with such values are masked. If the table has any such column, the text
-    of a library's error is replaced by the class of the error.
+    It is used to mask live values. If a declaration makes a column personal, the column is hidden at once; if
+    it makes a column public, the column stays hidden until that is applied.
+    """
+    pii = pii_columns(declared.columns)
+    columns = (
+        replace(column, pii=True) if column.name.lower() in pii else column for column in applied.columns
+    )
+    return replace(applied, columns=tuple(columns))
+
+
+def masked_by(applied: TableSpec | None, declared: TableSpec | None) -> TableSpec | None:
+    """Return the spec by which live values are masked, from the specs that are known; None if neither is."""
+    if applied is None or declared is None:
+        return declared if applied is None else applied
+    return personal_in_either(applied, declared)
+
+
+def cleared(outcome: _Outcome, spec: TableSpec | None, *, location: str) -> _Outcome:
+    """Return a message or a result about a table, with personal values masked and all values cleared.
+
+    The values of messages are masked by their kinds, and so are texts in fields of dataclasses that declare a
+    kind (:data:`~parquetry.message.PARTITION_FIELD`). If the
+    table has any personal column, the text of a library's error is replaced by the class of the error.
 
     Args:
-        text: The message.
+        outcome: The message, or the dataclasses, tuples, lists and mappings that contain messages.
         spec: The spec of the table, or None, which masks nothing.
         location: The location of the table, by which its paths are recognised.
 
     """
-    if not has_personal_columns(spec):
-        return message(text).masked(lambda value: value)
-    assert spec is not None
-    return message(text).masked(partial(_masked_value, spec=spec, location=location))
+    mask: Callable[[Value], Value] | None = None
+    if spec is not None and has_personal_columns(spec):
+        mask = partial(_masked_value, spec=spec, location=location)
+
+    def shown(part: Any, kind: ValueKind | None) -> Any:
+        if isinstance(part, Message):
+            return part.masked(mask or _unchanged)
+        if mask is None or kind is None or not isinstance(part, str):
+            return part
+        return mask(Value(kind, part)).text
+
+    return with_parts(outcome, shown)
+
+
+def log_failure(
+    log: Logger,
+    what: str,
+    failure: BaseException | Message,
+    spec: TableSpec | None,
+    *,
+    location: str,
+    level: int = WARNING,
+) -> None:
+    """Log ``<what>: <reason>`` for a failure that is not raised, without personal values of the table.
+
+    Args:
+        log: The log.
+        what: The consequence of the failure, without personal values.
+        failure: The failure, or its message.
+        spec: The spec of the table, or None, which masks nothing.
+        location: The location of the table.
+        level: The level of the log.
+
+    """
+    reason = failure if isinstance(failure, Message) else message_of(failure)
+    log.log(level, "%s: %s", what, cleared(reason, spec, location=location), stacklevel=2)
 
 
 @contextmanager
@@ -110,7 +166,9 @@ def failures_masked(spec: TableSpec | None, *, location: str) -> Iterator[None]:
     try:
         yield
     except ParquetryError as failure:
-        failure.reword(partial(masked_message, spec=spec, location=location))
+        failure.reword(partial(cleared, spec=spec, location=location))
+        if failure.result is not None:
+            failure.result = cleared(failure.result, spec, location=location)
         if has_personal_columns(spec):
             failure.__cause__ = failure.__context__ = None
         raise
@@ -127,6 +185,10 @@ def failures_masked(spec: TableSpec | None, *, location: str) -> Iterator[None]:
             f"{name}: its message is omitted because the table has columns with personal data"
         )
         raise error.with_traceback(bug.__traceback__) from None
+
+
+def _unchanged(value: Value) -> Value:
+    return value
 
 
 def _masked_value(value: Value, spec: TableSpec, location: str) -> Value:

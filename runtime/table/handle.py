@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
@@ -10,7 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from parquetry.runtime.errors import NotFoundError, TableNotFoundError
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
-from parquetry.runtime.spec.masking import failures_masked
+from parquetry.runtime.spec.masking import cleared, failures_masked, masked_by
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.admission_to_read import check_readable
@@ -45,7 +46,8 @@ class TableHandle:
     ``table_id`` and ``project`` are None for a table that parquetry neither created nor adopted.
     ``first_instant`` is the instant of the creation, and None for a table that parquetry did not create.
     ``owner`` is the required owner of the table, checked before changes; it is None for a table that was
-    opened by its location. ``fault`` is the reason why the identity or the applied record must not be used,
+    opened by its location. ``declared`` is the spec that the project declares, if the opener knows it.
+    ``fault`` is the reason why the identity or the applied record must not be used,
     or None; reads are still allowed. ``record_signature`` is the signature of the applied record.
     """
 
@@ -57,6 +59,7 @@ class TableHandle:
     project: str | None
     first_instant: str | None = None
     owner: TableOwner | None = None
+    declared: TableSpec | None = None
     fault: RecordFault | None = None
     record_signature: RecordSignature | None = None
 
@@ -64,6 +67,19 @@ class TableHandle:
     def name(self) -> str:
         """The name of the table in its project, or its own name before the first apply."""
         return self.config.name if self.spec is None else self.spec.name
+
+    @property
+    def shown_by(self) -> TableSpec | None:
+        """The spec by which values of the table are masked: a column is personal if either spec says so."""
+        return masked_by(self.spec, self.declared)
+
+    def cleared(self, outcome: _Result) -> _Result:
+        """Return a message or a result about the table, with personal values masked, for an exit."""
+        return cleared(outcome, self.shown_by, location=self.store.uri)
+
+    def failures_masked(self) -> AbstractContextManager[None]:
+        """Return a context in which failures lose the personal values of the table."""
+        return failures_masked(self.shown_by, location=self.store.uri)
 
     @property
     def paths_hold_values(self) -> bool:
@@ -84,7 +100,7 @@ class TableHandle:
             ForeignTableError: If the table no longer belongs to ``owner``.
 
         """
-        return open_table(self.store, owner=self.owner)
+        return open_table(self.store, owner=self.owner, declared=self.declared)
 
     def check_owner(self) -> None:
         """Check, under the lock, that the table still belongs to the project of its owner.
@@ -173,8 +189,12 @@ def create_table(
     return open_table(store)
 
 
-def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableHandle:
+def open_table(
+    store: ObjectStore, *, owner: TableOwner | None = None, declared: TableSpec | None = None
+) -> TableHandle:
     """Open the table in ``store`` for reading. An unfinished creation is finished first.
+
+    ``declared`` is the declared spec of the table, if the caller knows it.
 
     Raises:
         ForeignTableError: If the table does not belong to ``owner``.
@@ -198,6 +218,7 @@ def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableH
         project=project,
         first_instant=None if identity is None else identity.first_instant,
         owner=owner,
+        declared=declared,
         fault=fault_of(identity, applied),
         record_signature=record_signature_of(store, identity, applied),
     )
@@ -239,7 +260,7 @@ def with_masked_failures(
 
     @wraps(service)
     def run(table: TableHandle, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        with failures_masked(table.spec, location=table.store.uri):
+        with table.failures_masked():
             return service(table, *args, **kwargs)
 
     return run

@@ -110,7 +110,8 @@ class SmallTable:
 
         handle = self.handle
         result = run_write(handle, action=action, operation=operation, body=hooked, timing=self.timing)
-        return run_due_services(handle, result, timing=self.timing) if self.services else result
+        result = run_due_services(handle, result, timing=self.timing) if self.services else result
+        return handle.cleared(result)
 
     def _upsert(self, txn: Transaction, rows: Rows, consumed: tuple[Consumption, ...]) -> WriteOutcome:
         view = txn.table.view(txn.timeline)

@@ -14,18 +14,14 @@ if TYPE_CHECKING:
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
     from parquetry.runtime.spark.purge import PurgeReport, Survey
     from parquetry.runtime.spec.job import SparkSettings
-    from parquetry.runtime.spec.table_spec import TableSpec
     from parquetry.runtime.table.handle import TableHandle
 
 
-def open_named(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:
-    """Return the table with this name, path or URI, and the spec to mask its values by."""
+def open_named(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
+    """Return the table with this name, path or URI."""
     from parquetry.cli.requests.workspaces import table_named
-    from parquetry.compiler.security.masking import masked_by
 
-    named = table_named(request, table, applied=applied)
-    handle = named.open()
-    return handle, masked_by(handle.spec, named.declared)
+    return table_named(request, table, applied=applied).open()
 
 
 def open_in_force(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
@@ -83,7 +79,7 @@ def run_clustering(
         launch = launcher_for(workspace, new_run_id())((job,))
         return launch(job).clustering or ClusteringResult()
     settings, log = spark_of(request, table, applied=applied)
-    handle, _ = open_named(request, table, applied=applied)
+    handle = open_named(request, table, applied=applied)
     return cluster_in_own_session(
         handle, settings, instant=instant, budget_bytes=_budget(request, table), log=log
     )

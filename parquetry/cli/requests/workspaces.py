@@ -134,7 +134,7 @@ class NamedTable:
         """Open the table; changes by the handle fail if the table belongs to another project by then."""
         from parquetry.runtime.table.handle import open_table
 
-        return open_table(self.store, owner=self.owner)
+        return open_table(self.store, owner=self.owner, declared=self.declared)
 
 
 def table_named(

@@ -11,19 +11,14 @@ from parquetry.cli.views.queries import forecast_json, forecast_lines, measured_
 from parquetry.cli.views.scope import scope_lines, scopes_json
 from parquetry.message import in_full
 from parquetry.runtime.clustering.plan.due import ClusteringForecast, ScheduledClustering
-from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
-from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, ExcludedFile, PlannedGroup
+from parquetry.runtime.clustering.plan.execution import ClusteringResult
+from parquetry.runtime.layout.clustering.model import Debt, ExcludedFile, PlannedGroup
 from parquetry.runtime.layout.clustering.run_budget import left_for_later
 from parquetry.runtime.spec.clustering import ClusteringScope
-from parquetry.runtime.spec.masking import masked_partition, masked_path
-from parquetry.runtime.spec.table_spec import TableSpec
 
 
 class ClusteringView:
-    """One line, and one for each group that was left to a writer; ``spec`` masks partitions."""
-
-    def __init__(self, spec: TableSpec | None) -> None:
-        self._spec = spec
+    """One line, and one for each group that was left to a writer."""
 
     def text(self, outcome: ClusteringResult, paint: Paint) -> str:
         """Return the result in a line, the groups left out, and what queries read before and after."""
@@ -31,7 +26,7 @@ class ClusteringView:
         lost = [
             f"  {head} {_partition_name(group.partition)}: {count(group.files, 'file')}, "
             f"{in_full(group.reason)}"
-            for group in self._shown(outcome).left_out
+            for group in outcome.left_out
         ]
         lines = [clustering_line(outcome), *lost]
         if outcome.queries:
@@ -42,20 +37,13 @@ class ClusteringView:
         """Return every number of the result."""
         from parquetry.runtime.spec.codec import to_json_value
 
-        return to_json_value(self._shown(outcome))
-
-    def _shown(self, outcome: ClusteringResult) -> ClusteringResult:
-        return masked_clustering(outcome, self._spec, location="")
+        return to_json_value(outcome)
 
 
 class ScheduledView:
-    """A scheduled clustering plan: its files, the forecast of what queries will read, and the chosen scopes.
+    """A scheduled clustering plan: its files, the forecast of what queries read, and the chosen scopes."""
 
-    ``spec`` decides which partitions are masked.
-    """
-
-    def __init__(self, spec: TableSpec | None, *, verbose: bool) -> None:
-        self._spec = spec
+    def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
 
     def text(self, outcome: ScheduledClustering, paint: Paint) -> str:
@@ -65,7 +53,7 @@ class ScheduledView:
                 "Nothing was scheduled: nothing is due within the budget, or other writers hold all of it."
             )
         debt = outcome.forecast.debt
-        scopes = scope_lines(debt.choices, paint, spec=self._spec, verbose=self._verbose)
+        scopes = scope_lines(debt.choices, paint, verbose=self._verbose)
         lines = [*scopes, *forecast_lines(outcome.forecast, paint)]
         return "\n".join([f"{paint.bold(outcome.instant)}: {_rewritten(debt)}", *lines])
 
@@ -78,7 +66,7 @@ class ScheduledView:
             "files_before": debt.files_before,
             "files_after": debt.files_after,
             "rewritten_bytes": debt.rewritten_bytes,
-            "scopes": scopes_json(debt.choices, spec=self._spec),
+            "scopes": scopes_json(debt.choices),
             **forecast_json(outcome.forecast),
         }
 
@@ -86,11 +74,10 @@ class ScheduledView:
 class DueClusteringView:
     """The groups that a run would rewrite, and why other files are left as they are.
 
-    Without ``verbose`` the other files are counted by reason. ``spec`` decides which partitions are masked.
+    Without ``verbose`` the other files are counted by reason.
     """
 
-    def __init__(self, spec: TableSpec | None, *, verbose: bool) -> None:
-        self._spec = spec
+    def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
 
     def text(self, outcome: ClusteringForecast, paint: Paint) -> str:
@@ -99,8 +86,8 @@ class DueClusteringView:
         head = _rewritten(debt) if debt.groups else "Nothing is due."
         if not debt.groups and (left := left_for_later(debt.excluded)):
             head = f"Nothing is rewritten: {left}."
-        groups = [_group(group, masked_partition(group.partition, self._spec)) for group in debt.groups]
-        scopes = scope_lines(debt.choices, paint, spec=self._spec, verbose=self._verbose)
+        groups = [_group(group) for group in debt.groups]
+        scopes = scope_lines(debt.choices, paint, verbose=self._verbose)
         excluded = self._excluded(debt.excluded, paint)
         lines = [*groups, *excluded, *scopes, *forecast_lines(outcome, paint)]
         return "\n".join([paint.bold(head), *lines])
@@ -110,14 +97,14 @@ class DueClusteringView:
         return {
             "groups": [
                 {
-                    "partition": masked_partition(group.partition, self._spec),
+                    "partition": group.partition,
                     "size_bytes": group.size_bytes,
                     "output_files": group.output_files,
                     "benefit": group.benefit,
                     "scope": group.scope.value,
                     "files": [
                         {
-                            "path": self._path(file),
+                            "path": file.path,
                             "size_bytes": file.size_bytes,
                             "reason": str(group.reasons.get(file.file_id, "")),
                         }
@@ -127,22 +114,19 @@ class DueClusteringView:
                 for group in outcome.debt.groups
             ],
             "excluded": [
-                {"path": self._path(left.file), "reason": str(left.reason), "detail": left.text}
+                {"path": left.file.path, "reason": str(left.reason), "detail": left.text}
                 for left in outcome.debt.excluded
             ],
             "files": {"before": outcome.debt.files_before, "after": outcome.debt.files_after},
             "rewritten_bytes": outcome.debt.rewritten_bytes,
-            "scopes": scopes_json(outcome.debt.choices, spec=self._spec),
+            "scopes": scopes_json(outcome.debt.choices),
             **forecast_json(outcome),
         }
-
-    def _path(self, file: ClusteringFile) -> str:
-        return masked_path(file.path, file.partition, self._spec)
 
     def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
         if self._verbose:
             # Each path is alone on a line, so that it is not wrapped; its reason is below.
-            lines = [line for left in excluded for line in (self._path(left.file), f"  {left.text}")]
+            lines = [line for left in excluded for line in (left.file.path, f"  {left.text}")]
             head = f"  {paint.dim('left as they are:')}"
             return [head, *(f"    {line}" for line in lines)] if lines else []
         reasons = Counter(left.text for left in excluded)
@@ -172,13 +156,13 @@ def _rewritten(debt: Debt) -> str:
     )
 
 
-def _group(group: PlannedGroup, partition: str) -> str:
+def _group(group: PlannedGroup) -> str:
     reasons = Counter(str(reason) for reason in group.reasons.values())
     why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
     scope = " in one order" if group.scope is ClusteringScope.PARTITION else ""
     return (
-        f"  {_partition_name(partition)}: {count(len(group.files), 'file')} ({human_size(group.size_bytes)}) "
-        f"into {group.output_files}{scope}: {why}"
+        f"  {_partition_name(group.partition)}: {count(len(group.files), 'file')} "
+        f"({human_size(group.size_bytes)}) into {group.output_files}{scope}: {why}"
     )
 
 

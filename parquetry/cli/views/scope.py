@@ -8,11 +8,9 @@ from typing import Any, Final
 
 from parquetry.cli.terminal.format import columns, count, human_size, wrapped
 from parquetry.cli.terminal.output import Paint
-from parquetry.compiler.security.masking import masked_choice
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.spec.codec import to_json_value
-from parquetry.runtime.spec.table_spec import TableSpec
 
 _HEADER: Final = ("scope", "groups", "rewrites", "shuffles", "into", "rows read", "bytes")
 _SHOWN: Final = 3
@@ -40,7 +38,6 @@ def scope_lines(
     choices: Sequence[ScopeChoice],
     paint: Paint,
     *,
-    spec: TableSpec | None,
     verbose: bool,
     indent: int = 2,
 ) -> list[str]:
@@ -49,7 +46,6 @@ def scope_lines(
     Args:
         choices: The choices by partition.
         paint: The colours.
-        spec: The spec that masks partitions, or None.
         verbose: Show all compared partitions instead of the three largest.
         indent: The number of blanks before each line.
 
@@ -62,7 +58,7 @@ def scope_lines(
     compared = _compared(choices)
     shown = compared if verbose else compared[:_SHOWN]
     for choice in shown:
-        lines.append(f"{margin}{masked_choice(choice, spec).partition or 'the table'}")
+        lines.append(f"{margin}{choice.partition or 'the table'}")
         lines += [f"{margin}  {line}" for line in _table(choice, paint)]
     if len(shown) < len(compared):
         lines.append(f"{margin}and {count(len(compared) - len(shown), 'partition')} more; -v shows them")
@@ -87,9 +83,9 @@ def scope_sentences(choices: Sequence[ScopeChoice]) -> list[str]:
     return sentences
 
 
-def scopes_json(choices: Iterable[ScopeChoice], *, spec: TableSpec | None) -> list[dict[str, Any]]:
+def scopes_json(choices: Iterable[ScopeChoice]) -> list[dict[str, Any]]:
     """Return each choice with the figures of both scopes; ``whole`` is null if they were not compared."""
-    return [to_json_value(masked_choice(choice, spec)) for choice in choices]
+    return [to_json_value(choice) for choice in choices]
 
 
 def _rules(choices: Iterable[ScopeChoice]) -> Counter[tuple[ChosenBy, ClusteringScope]]:

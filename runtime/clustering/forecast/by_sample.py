@@ -13,7 +13,7 @@ from math import ceil
 
 import pyarrow as pa
 
-from parquetry.errors import ParquetryError, message_of
+from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast, QueryForecast
@@ -28,7 +28,7 @@ from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import STITCH, ExecutionPolicy
-from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.statistics import look_up
@@ -254,8 +254,8 @@ def _predicted(
     except (NotFoundError, RetryWrite):
         return {}
     except (ParquetryError, pa.ArrowException) as failure:
-        reason = masked_message(message_of(failure), spec, location=store.uri)
-        _LOG.warning("%s: the clustering has no forecast: %s", store.uri, reason)
+        what = f"{store.uri}: the clustering has no forecast"
+        log_failure(_LOG, what, failure, spec, location=store.uri)
         return {}
     return {
         group.files[0].key: forecast

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from parquetry.errors import ParquetryError, message_of
+from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster, files_of
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
@@ -22,7 +22,7 @@ from parquetry.runtime.layout.clustering.model import ChosenBy, ClusteringFile, 
 from parquetry.runtime.layout.clustering.scope import ScopeQuestion, better_scope, by_statistics, costs_of
 from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec
-from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 
@@ -60,12 +60,9 @@ class ScopeBySample:
         except (NotFoundError, RetryWrite):
             pass
         except (ParquetryError, pa.ArrowException) as failure:
-            reason = masked_message(message_of(failure), self._spec, location=self._store.uri)
-            _LOG.warning(
-                "%s: statistics choose the scope of the clustering, because the forecast failed: %s",
-                self._store.uri,
-                reason,
-            )
+            uri = self._store.uri
+            what = f"{uri}: statistics choose the scope of the clustering, because the forecast failed"
+            log_failure(_LOG, what, failure, self._spec, location=uri)
         return choices
 
     def _by_sample(

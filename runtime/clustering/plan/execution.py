@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from parquetry.errors import ParquetryError, message_of
-from parquetry.message import Text, joined
+from parquetry.message import PARTITION_FIELD, Text, joined
 from parquetry.runtime.base_file.result import FileResult
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, sum_by_query
 from parquetry.runtime.clustering.plan.avro import (
@@ -33,8 +33,6 @@ from parquetry.runtime.spec.clustering import (
     ExecutionPolicy,
 )
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.spec.masking import masked_message, masked_partition
-from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import relative_path
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
@@ -46,7 +44,7 @@ _LAYOUTS: Final = {"LINEAR": "sort", "ZORDER": "zorder", "HILBERT": "hilbert"}
 class UnpublishedGroup:
     """A group that was not published, with the reason."""
 
-    partition: str
+    partition: str = field(metadata=PARTITION_FIELD)
     files: int
     reason: Text
 
@@ -103,6 +101,8 @@ class ClusteringResult(Brief):
 
 class PartlyClusteredError(PartialFailureError):
     """A part of a run was published, another part failed; ``result`` has what was done and left out."""
+
+    result: ClusteringResult
 
     def __init__(self, location: str, failures: Sequence[Exception], result: ClusteringResult) -> None:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -176,20 +176,6 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
         execution=execution,
         digest=execution.digest if planned is not None else None,
     )
-
-
-def masked_clustering(result: ClusteringResult, spec: TableSpec | None, *, location: str) -> ClusteringResult:
-    """Return the result with personal values masked in partitions, reasons and warnings."""
-    left_out = (
-        replace(
-            left,
-            partition=masked_partition(left.partition, spec),
-            reason=masked_message(left.reason, spec, location=location),
-        )
-        for left in result.left_out
-    )
-    warnings = tuple(masked_message(warning, spec, location=location) for warning in result.warnings)
-    return replace(result, left_out=tuple(left_out), warnings=warnings)
 
 
 def unpublished_group(group: RewrittenGroup, reason: Text) -> UnpublishedGroup:

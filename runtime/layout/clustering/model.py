@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from parquetry.message import PARTITION_FIELD
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileKey, FileSlice
 from parquetry.runtime.layout.skipping.files import Reads
@@ -143,7 +144,7 @@ class PlannedGroup:
     longer have to open: files that are merged away, and files that cover the same point, except for one.
     """
 
-    partition: str
+    partition: str = field(metadata=PARTITION_FIELD)
     files: tuple[ClusteringFile, ...]
     output_files: int
     benefit: float
@@ -192,7 +193,7 @@ class ScopeChoice:
     could gain.
     """
 
-    partition: str
+    partition: str = field(metadata=PARTITION_FIELD)
     scope: ClusteringScope
     chosen_by: ChosenBy
     group: ScopeFigures

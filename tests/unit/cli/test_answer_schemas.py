@@ -147,10 +147,10 @@ DONE = ClusteringResult(
 @pytest.mark.parametrize(
     ("kind", "answer"),
     [
-        ("scheduled", ScheduledView(None, verbose=False).json(SCHEDULED)),
-        ("scheduled", ScheduledView(None, verbose=False).json(ScheduledClustering())),
-        ("result", ClusteringView(None).json(DONE)),
-        ("result", ClusteringView(None).json(ClusteringResult())),
+        ("scheduled", ScheduledView(verbose=False).json(SCHEDULED)),
+        ("scheduled", ScheduledView(verbose=False).json(ScheduledClustering())),
+        ("result", ClusteringView().json(DONE)),
+        ("result", ClusteringView().json(ClusteringResult())),
     ],
 )
 def test_every_answer_of_clustering_fits_the_schema_and_is_named_in_it(kind, answer):

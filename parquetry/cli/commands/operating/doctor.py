@@ -53,7 +53,6 @@ def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, 
     """Show the lost rows, ask, and commit their loss."""
     from parquetry.cli.requests.workspaces import table_in_force
     from parquetry.cli.views.operating.loss import Loss, LossView, loss_lines
-    from parquetry.compiler.security.masking import masked_by
     from parquetry.runtime.services.accepted_loss import accept_loss, lost_rows
 
     if table is None:
@@ -64,7 +63,7 @@ def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, 
     named = table_in_force(request, table, applied=True)
     handle = named.open()
     found = lost_rows(handle)
-    loss = Loss(table=table, lost=found, shown_by=masked_by(handle.spec, named.declared))
+    loss = Loss(table=table, lost=handle.cleared(found))
     if found:
         losses = "\n".join(loss_lines(loss))
         confirm(f"{losses}\nAccept the loss of these rows?", auto_approve=auto_approve)

@@ -186,28 +186,23 @@ def cluster_table(
     """
     from parquetry.cli.views.clustering import ClusteringView, DueClusteringView, ScheduledView
     from parquetry.runtime.clustering.plan.due import forecast_due
-    from parquetry.runtime.clustering.plan.execution import masked_clustering
 
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
     if schedule:
-        shown_by = services.open_named(request, table, applied=applied)[1]
-        planned = services.schedule_groups(
-            request, table, services.open_in_force(request, table, applied=applied)
-        )
-        output.show(ScheduledView(shown_by, verbose=output.verbose), planned)
+        handle = services.open_in_force(request, table, applied=applied)
+        planned = services.schedule_groups(request, table, handle)
+        output.show(ScheduledView(verbose=output.verbose), handle.cleared(planned))
     elif plan_only:
-        handle, shown_by = services.open_named(request, table, applied=True)
-        due = services.due_groups(request, table, handle)
-        output.show(DueClusteringView(shown_by, verbose=output.verbose), forecast_due(handle, due))
+        handle = services.open_named(request, table, applied=True)
+        forecast = forecast_due(handle, services.due_groups(request, table, handle))
+        output.show(DueClusteringView(verbose=output.verbose), handle.cleared(forecast))
     else:
         with progress_of(output, f"{table} cluster"):
             result = services.run_clustering(request, table, instant=instant, applied=applied)
-        shown_by = None
         if result.left_out or result.warnings:
-            handle, shown_by = services.open_named(request, table, applied=True)
-            result = masked_clustering(result, shown_by, location=handle.store.uri)
-        output.show(ClusteringView(shown_by), result)
+            result = services.open_named(request, table, applied=True).cleared(result)
+        output.show(ClusteringView(), result)
     return 0
 
 

@@ -202,7 +202,7 @@ def _forecast(table: str, plan: PlanDocument, paint: Paint, *, verbose: bool) ->
     forecast = (plan.evidence.forecasts or {})[table]
     for line in forecast_lines(forecast, changes=has_figures_after_apply(table, plan)):
         yield from _wrapped(line, indent=6)
-    yield from scope_lines(forecast.scopes, paint, spec=None, verbose=verbose, indent=6)
+    yield from scope_lines(forecast.scopes, paint, verbose=verbose, indent=6)
 
 
 def _blocked(blocked: Blocked, paint: Paint, typed_options: TypedOptions) -> Iterator[str]:

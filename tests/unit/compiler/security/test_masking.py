@@ -38,16 +38,16 @@ from parquetry.runtime.clustering.plan.execution import (
     ClusteringResult,
     RewrittenGroup,
     UnpublishedGroup,
-    masked_clustering,
     plan_result,
 )
 from parquetry.runtime.clustering.rewrite.task import GroupWork
-from parquetry.runtime.commit.outcome import CommitResult, masked_commit
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
+from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
 from parquetry.runtime.main import execute
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.services import after_write
-from parquetry.runtime.spec.masking import failures_masked, masked_message, masked_partition
+from parquetry.runtime.spec.masking import cleared, failures_masked, masked_partition
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
@@ -353,8 +353,8 @@ def parquet_files(store):
 
 def test_groups_that_writers_won_hide_partitions(personal):
     left = UnpublishedGroup(partition="p=Ada", files=2, reason="a writer changed it")
-    view = ClusteringView(open_table(personal).spec)
-    result = ClusteringResult(left_out=(left,))
+    view = ClusteringView()
+    result = open_table(personal).cleared(ClusteringResult(left_out=(left,)))
     for said in (view.text(result, Paint(enabled=False)), json.dumps(view.json(result))):
         assert "p=***" in said
         assert "Ada" not in said
@@ -419,12 +419,12 @@ def test_a_trial_that_needs_a_partition_names_none(personal):
 def test_values_in_errors_and_warnings_of_jobs_are_hidden(said, shown):
     columns = (Column(name="id", type="string", pii=True), Column(name="Person", type="string", pii=True))
     spec = TableSpec(name="t", columns=columns, record_key=("id",), partition_by=("Person",))
-    assert masked_message(said, spec, location="/w/t") == shown
-    assert masked_message(masked_message(said, spec, location="/w/t"), spec, location="/w/t") == shown
+    assert cleared(said, spec, location="/w/t") == shown
+    assert cleared(cleared(said, spec, location="/w/t"), spec, location="/w/t") == shown
     public = TableSpec(
         name="t", columns=tuple(replace(c, pii=False) for c in columns), partition_by=("Person",)
     )
-    assert masked_message(said, public, location="/w/t") == said
+    assert cleared(said, public, location="/w/t") == said
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_values_in_errors_and_warnings_of_jobs_are_hidden(said, shown):
 def test_failures_of_every_kind_are_hidden_in_warnings(failure, shown):
     columns = (Column(name="person", type="string", pii=True),)
     spec = TableSpec(name="t", columns=columns, partition_by=("person",))
-    masked = masked_message(message_of(failure), spec, location="/w/t")
+    masked = cleared(message_of(failure), spec, location="/w/t")
     assert shown in masked
     assert "Ada" not in masked
 
@@ -463,7 +463,7 @@ def test_a_group_that_was_lost_as_a_whole_names_no_partition():
     spec = TableSpec(name="t", columns=columns, partition_by=("person",))
     work = GroupWork(index=0, partition="Ada", slices=(), target_bytes=1, order=None)
     lost = plan_result(commit, [RewrittenGroup(work=work, files=())], (), ()).left_out
-    shown = masked_clustering(ClusteringResult(left_out=tuple(lost)), spec, location="/w/t")
+    shown = cleared(ClusteringResult(left_out=tuple(lost)), spec, location="/w/t")
     assert "Ada" not in repr(shown)
     assert str(shown.left_out[0].reason).startswith("1 has changed file group 2 of partition '***'; ")
 
@@ -489,9 +489,9 @@ def test_a_group_that_was_lost_as_a_whole_names_no_partition():
 def test_folders_below_the_table_are_hidden(said, shown, location):
     columns = (Column(name="day", type="string"), Column(name="person", type="string", pii=True))
     spec = TableSpec(name="t", columns=columns, partition_by=("day", "person"))
-    assert masked_message(Message.of(Value.uri(said)), spec, location=location) == shown
-    masked_once = masked_message(Message.of(Value.uri(said)), spec, location=location)
-    assert masked_message(masked_once, spec, location=location) == shown
+    assert cleared(Message.of(Value.uri(said)), spec, location=location) == shown
+    masked_once = cleared(Message.of(Value.uri(said)), spec, location=location)
+    assert cleared(masked_once, spec, location=location) == shown
 
 
 def test_rows_that_are_refused_name_the_partition_so_that_it_is_hidden(tmp_path):
@@ -503,7 +503,7 @@ def test_rows_that_are_refused_name_the_partition_so_that_it_is_hidden(tmp_path)
     with pytest.raises(InvalidDataError) as failure:
         write_bucket(ctx, base_files.bucket(ctx, partition="Ada"), rows)
     assert "Ada" in str(failure.value)
-    assert "Ada" not in masked_message(failure.value.message, spec, location=ctx.store.uri)
+    assert "Ada" not in cleared(failure.value.message, spec, location=ctx.store.uri)
 
 
 def test_what_a_job_answers_and_fails_with_hides_them(folder):
@@ -528,11 +528,11 @@ def test_what_a_job_answers_and_fails_with_hides_them(folder):
         operation="upsert",
         retry_reasons=(reason,),
     )
-    shown = masked_commit(retried, ingest.spec, location=ingest.location)
+    shown = cleared(retried, ingest.spec, location=ingest.location)
     assert shown.retry_reasons == ("file group 1 of partition 'city=***'",)
     lost = UnpublishedGroup(partition="city=Turin", files=2, reason=reason)
     cleaned = Message("clean: {file}", file=Value.file("city=Turin/x"))
-    told = masked_clustering(
+    told = cleared(
         ClusteringResult(left_out=(lost,), warnings=(cleaned,)), ingest.spec, location=ingest.location
     )
     assert "Turin" not in str(told)
@@ -692,3 +692,25 @@ def test_failures_of_personal_tables_have_no_cause_and_no_words_of_libraries():
             raise InvalidDataError("rows: {quoted}; fix", quoted=quoted) from ValueError("Ada")
         assert str(failure.value) == said
         assert (failure.value.__cause__ is None) is (spec is personal)
+
+
+def test_a_result_is_cleared_with_everything_in_it():
+    columns = (Column(name="p", type="string", pii=True),)
+    spec = TableSpec(name="t", columns=columns, record_key=("p",), partition_by=("p",))
+    file = ClusteringFile(
+        partition="p=Ada",
+        file_id="1",
+        instant="2",
+        path="p=Ada/1_0-0-0_2.parquet",
+        size_bytes=1,
+        min_key="Ada",
+    )
+    group = PlannedGroup(partition="p=Ada", files=(file,), output_files=1, benefit=1, reasons={})
+    shown = cleared({"groups": [group], "rows": 1}, spec, location="/w/t")
+    (masked,) = shown["groups"]
+    assert (masked.partition, masked.files[0].path) == ("p=***", "p=***/1_0-0-0_2.parquet")
+    assert masked.files[0].min_key == "***"
+    assert "Ada" not in repr(shown)
+    assert cleared(shown, spec, location="/w/t") == shown
+    public = replace(spec, columns=(Column(name="p", type="string"),))
+    assert cleared(group, public, location="/w/t") is group

@@ -13,7 +13,7 @@ from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.sources.listing import FoundFile
 from parquetry.runtime.spark.read.source_failures import explained, source_failures
 from parquetry.runtime.spark.session.failures import failures_translated
-from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.masking import cleared
 from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
 
 PERSONAL = TableSpec(name="t", columns=(Column(name="id", type="string", pii=True),))
@@ -33,7 +33,7 @@ def test_states_of_sql_that_blame_the_data_are_its_fault(said):
     told = str(caught.value)
     assert told.startswith("rows for t: Spark cannot compute the rows: org.apache.spark.Spark")
     assert said.splitlines()[0] in told
-    masked = masked_message(caught.value.message, PERSONAL, location="/w/t")
+    masked = cleared(caught.value.message, PERSONAL, location="/w/t")
     assert masked == (
         f"rows for t: Spark cannot compute the rows: {said.partition(' ')[0]} ***; correct the query or the data"
     )
@@ -96,7 +96,7 @@ def test_a_task_that_loses_its_process_is_no_bug(said, reason):
         raise PySparkException(message=CALLED + FAILED + TASK + said)
     assert str(caught.value).startswith(f"rows for t: {reason}")
     assert "spark.executor.cores" in str(caught.value)
-    masked = masked_message(caught.value.message, PERSONAL, location="/w/t")
+    masked = cleared(caught.value.message, PERSONAL, location="/w/t")
     assert reason.partition(" (")[0] in masked
     assert "137" not in masked
 
