@@ -58,11 +58,16 @@ def restored_version(observation: Observation, declared: TableSpec) -> tuple[Cha
 
 
 def version_step(observation: Observation, declared: TableSpec) -> tuple[Step, ...]:
-    """Return the step that gives a table its declared version, or nothing if it has that version."""
-    live = observation.handle.config.version
-    if live == declared.table_version:
+    """Return the step that gives a table its declared version, or nothing if it has and records that version.
+
+    If only the record lacks it, an earlier step was interrupted, and the same one deletes what it left.
+    """
+    live, spec = observation.handle.config.version, observation.spec
+    applied = live if spec is None else spec.table_version
+    before = applied if live == declared.table_version else live
+    if before == declared.table_version:
         return ()
-    return (Step.UPGRADE if declared.table_version > live else Step.DOWNGRADE,)
+    return (Step.UPGRADE if declared.table_version > before else Step.DOWNGRADE,)
 
 
 def is_possible(version: int, *, live: int | None) -> bool:

@@ -1,16 +1,18 @@
-"""The execution of a plan for one table: create it, evolve its schema, record its spec.
+"""The execution of a plan for one table: create it, change its version or schema, record its spec.
 
-The order of the steps makes every interruption harmless. The schema is committed first and the record is put
-last; each record number can be used only once. So after an interruption, or if another process wins, the
-applied record is the old or the new one, and the schema has at most additional nullable columns.
+The order of the steps makes every interruption harmless. The version is changed first, then the schema is
+committed, and the record is put last; each record number can be used only once. So after an interruption, or
+if another process wins, the applied record is the old or the new one, and the table has at most the declared
+version and additional nullable columns.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parquetry.runtime.apply.properties import restore_properties
 from parquetry.runtime.apply.requirements import check_requirements, unexpected_table_error
+from parquetry.runtime.apply.version_change import change_version
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.table_lock import locked_session
@@ -24,6 +26,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import check_faults, read_applied, read_identity, write_applied
+from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.handle import TableHandle, create_table, open_table
 from parquetry.runtime.table.properties import read_table_properties
 from parquetry.runtime.table.schema import live_columns, reconcile
@@ -40,8 +43,9 @@ class TableChange:
 
     ``alters_schema`` requests a commit of the new columns. ``forgets`` ends the project's record of the
     table, with ``spec`` as its last one. ``restores`` requests that the properties get their applied values
-    again. Without ``records``, nothing is recorded. The first of ``signing_keys`` signs the record. ``dirty``
-    states whether the project had changes that ``git_commit`` lacks; None means unknown.
+    again, ``changes_version`` that the table gets the version of the spec. Without ``records``, nothing is
+    recorded. The first of ``signing_keys`` signs the record. ``dirty`` states whether the project had changes
+    that ``git_commit`` lacks; None means unknown.
     """
 
     spec: TableSpec
@@ -56,6 +60,7 @@ class TableChange:
     applied_by: str | None = None
     forgets: bool = False
     restores: bool = False
+    changes_version: bool = False
     records: bool = True
     signing_keys: tuple[str, ...] = ()
 
@@ -93,6 +98,8 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     check_faults(None, applied)
     if change.restores and applied is not None:
         restore_properties(store, applied.spec, owner=change.owner, timing=timing)
+    if change.changes_version:
+        change_version(store, change.spec.table_version, owner=change.owner, timing=timing)
     instant: str | None = None
     for _ in range(timing.retries + 1):
         instant = (_alter_schema(store, change, timing) if change.alters_schema else None) or instant
@@ -112,7 +119,19 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
 
 
 def _check(store: ObjectStore, change: TableChange) -> None:
-    check_requirements(store, change.requirements, owner=change.owner, plan_id=change.plan_id)
+    requirements = change.requirements
+    if change.changes_version and _version(store) == change.spec.table_version:
+        # This call or an interrupted one has changed the version.
+        requirements = replace(requirements, table_version=change.spec.table_version)
+    check_requirements(store, requirements, owner=change.owner, plan_id=change.plan_id)
+
+
+def _version(store: ObjectStore) -> int | None:
+    """Return the version in the properties of the table, or None if it has none."""
+    try:
+        return TableConfig.from_properties(read_table_properties(store), location=store.uri).version
+    except NotFoundError:
+        return None
 
 
 def _create(store: ObjectStore, change: TableChange) -> ChangeResult:

@@ -313,8 +313,11 @@ def refuse_missing_properties(store: ObjectStore, identity: TableIdentity) -> No
 
     """
     spec, first_instant = _creation_input(store, identity)
-    timeline = Timeline.load(store, _layout_of_new_table(spec))
-    later = max((instant.time for instant in timeline.instants), default=first_instant)
+    # The version, and with it the layout, may have changed since the creation.
+    layouts = (layout.of_table(table_properties(spec), Timezone.UTC) for layout in LAYOUTS.values())
+    timelines = (Timeline.load(store, layout) for layout in layouts)
+    times = (instant.time for timeline in timelines for instant in timeline.instants)
+    later = max(times, default=first_instant)
     if later > first_instant:
         raise CorruptTableError(
             "{table}: {file} is missing, but there is an instant {instant}; restore it from a copy",

@@ -42,15 +42,37 @@ def archive_entries(
             info = files.get(instant_state.file_name)
             if info is None:
                 continue
-            content = store.read(instant_state.path)
-            entry = {
-                "commitTime": instant_state.time,
-                "actionType": str(instant_state.action),
-                "actionState": instant_state.state.upper(),
-                "stateTransitionTime": format_instant(info.modified_ms, timezone),
-                "version": None,
-            }
-            yield entry | _branch(instant_state, content, place=f"{store.uri}/{instant_state.path}")
+            yield archive_entry(
+                instant_state,
+                store.read(instant_state.path),
+                changed_at=format_instant(info.modified_ms, timezone),
+                place=f"{store.uri}/{instant_state.path}",
+            )
+
+
+def archive_entry(instant: Instant, content: bytes, *, changed_at: str, place: str) -> dict[str, Any]:
+    """Return the log entry of one state of an instant.
+
+    Args:
+        instant: The instant in that state.
+        content: The content of its state file in layout 1.
+        changed_at: The time at which the instant got that state.
+        place: The location of the file for error messages.
+
+    """
+    entry = {
+        "commitTime": instant.time,
+        "actionType": str(instant.action),
+        "actionState": instant.state.upper(),
+        "stateTransitionTime": changed_at,
+        "version": None,
+    }
+    return entry | _branch(instant, content, place=place)
+
+
+def projected(record: Mapping[str, Any], name: str) -> Any:
+    """Return a record of any Hudi version with exactly the fields of our schema of that name."""
+    return _project(record, record_schema(name), {})
 
 
 def _branch(instant: Instant, content: bytes, *, place: str) -> dict[str, Any]:
@@ -87,7 +109,7 @@ def _record(branch: str, name: str, content: bytes, place: str) -> dict[str, Any
     """Return the record of an Avro file with the fields of the log, under the name ``branch``."""
     if not content:
         return {branch: None}
-    return {branch: _project(decode_container(content, place=place), record_schema(name), {})}
+    return {branch: projected(decode_container(content, place=place), name)}
 
 
 def _project(value: Any, schema: Any, named: dict[str, Any]) -> Any:

@@ -29,7 +29,7 @@ SAMPLED = 29
 """Of so many moments one is tried in the short form."""
 
 ROWS = {"a": (1, "x"), "b": (2, "y")}
-CHANGES = ("create", "evolve", "policy", "forget", "restore")
+CHANGES = ("create", "evolve", "policy", "forget", "restore", "upgrade", "downgrade")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,14 @@ def changed(root: Path, kind: str) -> Shop:
         return shop
     shop.apply()
     SmallTable(open_store(shop.table)).upsert(ROWS)
-    if kind == "evolve":
+    if kind == "upgrade":
+        folder.write("tables/events.yml", EVENTS | {"table_version": 9})
+    elif kind == "downgrade":
+        folder.write("tables/events.yml", EVENTS | {"table_version": 9})
+        shop.apply()
+        SmallTable(open_store(shop.table)).upsert(ROWS)
+        folder.write("tables/events.yml", EVENTS)
+    elif kind == "evolve":
         columns = [*EVENTS["columns"], {"name": "note", "type": "string"}]
         folder.write("tables/events.yml", EVENTS | {"columns": columns})
     elif kind == "policy":
@@ -133,6 +140,14 @@ def check_recovery(shop: Shop, *, old: tuple[int, bool], new: tuple[int, bool], 
     assert rows_of(shop.table)["c"] == (3, "x"), place
     clean(open_table(open_store(shop.table)), timing=AT_ONCE)
     assert leftovers(shop.table) == [], place
+    check_one_layout(shop.table, place)
+
+
+def check_one_layout(table: Path, place: str) -> None:
+    """Nothing is left of the timeline layout that the table does not have."""
+    is_version_9 = open_table(open_store(table)).config.version == 9
+    other = [*(table / ".hoodie").glob("[0-9]*")] if is_version_9 else [*(table / ".hoodie").glob("timeline")]
+    assert other == [], place
 
 
 def copied(root: Path, target: Path) -> Path:

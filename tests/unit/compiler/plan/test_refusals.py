@@ -247,7 +247,7 @@ def test_another_projects_table_is_blocked(folder):
 def test_a_table_of_another_version_is_blocked_and_the_others_are_planned(folder):
     apply(folder)
     properties = folder.table / ".hoodie/hoodie.properties"
-    properties.write_text(properties.read_text().replace("hoodie.table.version=6", "hoodie.table.version=9"))
+    properties.write_text(properties.read_text().replace("hoodie.table.version=6", "hoodie.table.version=10"))
     folder.write("tables/other.yml", ORDERS | {"name": "other"})
     result = plan(folder)
     (blocked,) = result.intent.blocked

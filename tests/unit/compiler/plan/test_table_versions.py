@@ -5,15 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import yaml
 
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
+from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.changes import spec_changes
-from parquetry.compiler.plan.model import ChangeClass
+from parquetry.compiler.plan.codec import decode, encode
+from parquetry.compiler.plan.drift import drift_of_workspace
+from parquetry.compiler.plan.model import ChangeClass, Step
 from parquetry.compiler.plan.table_versions import effect_on_readers, is_possible
+from parquetry.compiler.spec_files.adopt import adopt
+from parquetry.runtime.apply.version_change import change_version
+from parquetry.runtime.errors import StalePlanError, UnsupportedTableError
+from parquetry.runtime.spec.job import TableOwner, rules_digest
 from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.admission import check_writable
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.handle import open_table
 from tests.support.planning import apply, plan
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import ProjectFolder, columns_with
 
 SPEC = TableSpec(name="orders", columns=(Column(name="id", type="string"),), record_key=("id",))
 
@@ -82,3 +96,105 @@ def test_an_upgrade_to_version_8_is_refused(folder):
     assert "a table of version 6 cannot get 8" in blocked.reason
     text = PlanView().text(document, Paint(enabled=False))
     assert "SC509" in text
+
+
+def version(folder):
+    return open_table(open_store(folder.table)).config.version
+
+
+def test_a_table_is_upgraded_and_downgraded_by_plans(folder):
+    apply(folder)
+    folder.orders(table_version=9)
+    document = plan(folder)
+    (action,) = document.intent.actions
+    assert (action.code, action.change_class) == ("SC261", "format")
+    assert action.steps == (Step.UPGRADE, Step.RECORD)
+    assert action.requirements.table_version == 6
+    (change,) = action.changes
+    assert (change.live, change.origin.partition(":")[0]) == (6, "tables/orders.yml")
+    text = " ".join(PlanView().text(document, Paint(enabled=False)).split())
+    assert "table_version: 6 -> 9" in text
+    assert "shuts out Athena, Redshift and Hudi before 1.1" in text
+    assert "upgrades the table to its declared version, records the spec" in text
+    assert "1 to another table version" in render_html(document)
+    assert "shuts out Athena" in render_markdown(document, max_bytes=60_000)
+    assert decode(encode(document), name="plan.json") == document
+    apply(folder)
+    assert version(folder) == 9
+    assert plan(folder).is_empty
+    folder.orders()
+    (action,) = plan(folder).intent.actions
+    assert action.steps == (Step.DOWNGRADE, Step.RECORD)
+    apply(folder)
+    assert version(folder) == 6
+    assert plan(folder).is_empty
+
+
+def test_a_table_is_created_with_version_9_and_evolves(folder):
+    folder.orders(table_version=9)
+    apply(folder)
+    assert version(folder) == 9
+    folder.orders(columns=columns_with(note={"type": "string"}))
+    (action,) = plan(folder).intent.actions
+    assert action.steps == (Step.DOWNGRADE, Step.EVOLVE, Step.RECORD)
+    apply(folder)
+    assert (version(folder), plan(folder).is_empty) == (6, True)
+
+
+def test_an_upgrade_by_another_program_is_drift_that_apply_takes_back(folder):
+    apply(folder)
+    before = read_applied(open_store(folder.table)).ref.number
+    change_version(open_store(folder.table), 9)
+    (found,) = drift_of_workspace(folder.workspace())
+    (drift,) = found.drifts
+    assert (drift.code, drift.path, drift.applied, drift.live) == ("DR103", "table_version", 6, 9)
+    assert (drift.writer, drift.restorable, drift.acceptable) == ("Hudi 1.1 or later", True, True)
+    assert drift.instant
+    assert "`parquetry apply` changes the version back" in drift.remedy
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.change_class, action.steps) == ("SC262", "format", (Step.DOWNGRADE,))
+    (change,) = action.changes
+    assert (change.old, change.new) == (9, 6)
+    assert "Hudi 1.1 or later changed it; it is changed back" in change.note
+    apply(folder)
+    assert version(folder) == 6
+    assert plan(folder).is_empty
+    assert read_applied(open_store(folder.table)).ref.number == before
+
+
+def test_the_new_version_is_accepted_by_adopt_or_by_its_declaration(folder):
+    apply(folder)
+    change_version(open_store(folder.table), 9)
+    accepted = adopt(folder.workspace(), str(folder.table), name=None, reload=folder.workspace)
+    assert [drift.path for drift in accepted.accepted] == ["table_version"]
+    assert yaml.safe_load((folder.root / accepted.file).read_text())["table_version"] == 9
+    assert plan(folder).is_empty
+    change_version(open_store(folder.table), 6)
+    folder.orders()
+    (action,) = plan(folder).intent.actions
+    assert action.code == "SC261"
+    apply(folder)
+    assert (version(folder), plan(folder).is_empty) == (6, True)
+
+
+def test_jobs_stop_at_a_table_whose_version_changed(folder):
+    apply(folder)
+    store = open_store(folder.table)
+    change_version(store, 9)
+    spec = read_applied(store).spec
+    owner = TableOwner(project="shop", target=None, rules=rules_digest(spec))
+    handle = open_table(store, owner=owner)
+    with pytest.raises(UnsupportedTableError, match="its version is 9, but 6 is applied"):
+        check_writable(handle, handle.timeline(), store.now_ms())
+    handle = open_table(store)
+    check_writable(handle, handle.timeline(), store.now_ms())
+
+
+def test_a_plan_for_another_version_is_stale(folder):
+    apply(folder)
+    folder.orders(description="Reviewed.")
+    stale = plan(folder)
+    change_version(open_store(folder.table), 9)
+    failure = apply_plan(stale, folder.workspace()).failure
+    assert isinstance(failure, StalePlanError)
+    assert "another program has changed the version" in str(failure)
