@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Protocol
 
 import pyarrow as pa
 
@@ -22,7 +22,14 @@ from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.storage.answers import Answer, failure
-from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
+from parquetry.runtime.storage.model import (
+    ObjectInfo,
+    Objects,
+    ObjectVersion,
+    Paths,
+    PutOutcome,
+    VersionedStore,
+)
 from parquetry.runtime.storage.paths import checked_path, escape_glob
 from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size, count_read
 from parquetry.text import shell
@@ -32,6 +39,14 @@ FIRST_PAUSE_SECONDS = 0.05
 _READ_AHEAD_BYTES = 128 * 1024
 _CLOCK_VALID_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 15.0
+_LOST: Final = ""
+"""The result of a put that found another version. No tag is empty."""
+
+
+class _OutcomeOfRefusal(Protocol):
+    """Returns the outcome of a put that the store refused, or None if it is not known yet."""
+
+    def __call__(self, *, uncertain: bool) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +57,7 @@ class ListingPage:
     folders: Paths
 
 
-class BucketStore(ObjectStore):
+class BucketStore(VersionedStore):
     """Objects below ``scheme://bucket/prefix``; ``options`` are those of fsspec's file system.
 
     The store connects at the first request, separately in each process. While the outcome of a conditional
@@ -90,6 +105,13 @@ class BucketStore(ObjectStore):
         """Return an object with one request, or raise TooLargeError if it exceeds ``most_bytes``."""
 
     @abstractmethod
+    def _get_version(self, key: str, *, most_bytes: int) -> tuple[bytes, str, int, str]:
+        """Return an object with one request: content, tag, ms of its last change, and the ``Date`` header.
+
+        Raise TooLargeError if it exceeds ``most_bytes``.
+        """
+
+    @abstractmethod
     def _get_range(self, key: str, start: int, stop: int) -> bytes:
         """Return the bytes ``start`` to ``stop`` (exclusive) of an object with one request."""
 
@@ -106,8 +128,11 @@ class BucketStore(ObjectStore):
         """Create or replace an object with one request."""
 
     @abstractmethod
-    def _send_put_if_absent(self, key: str, data: bytes) -> None:
-        """Create an object with one request without retries, which fails if the object exists."""
+    def _send_put_if(self, key: str, data: bytes, *, tag: str | None) -> str:
+        """Put an object with one request without retries, and return the tag of the new version.
+
+        The request fails if there is another version than that of ``tag``, or any if ``tag`` is None.
+        """
 
     @abstractmethod
     def _delete(self, key: str) -> None:
@@ -190,20 +215,68 @@ class BucketStore(ObjectStore):
             self._put(self._key_of_path(path), data)
 
     def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
+        def outcome(*, uncertain: bool) -> PutOutcome | None:
+            return self._outcome_for_existing(path, data, nonce=nonce, uncertain=uncertain)
+
+        put = self._put_until_known(path, data, tag=None, outcome=outcome)
+        return put if isinstance(put, PutOutcome) else PutOutcome.WON
+
+    def read_version(self, path: str) -> ObjectVersion | None:
+        try:
+            with self._reporting("read", self._uri_of(path)):
+                content, tag, modified_ms, date = self._get_version(
+                    self._key_of_path(path), most_bytes=MOST_RECORD_BYTES
+                )
+        except NotFoundError:
+            return None
+        count_read(len(content))
+        return ObjectVersion(content=content, tag=tag, modified_ms=modified_ms, read_ms=_date_ms(date))
+
+    def put_if_match(
+        self, path: str, data: bytes, *, tag: str | None, patience_seconds: float | None = None
+    ) -> str | None:
+        def outcome(*, uncertain: bool) -> str | None:
+            if not uncertain:
+                return _LOST
+            try:
+                found = self.read_version(path)
+            except StorageError:
+                return None
+            return found.tag if found is not None and found.content == data else _LOST
+
+        put = self._put_until_known(path, data, tag=tag, outcome=outcome, patience_seconds=patience_seconds)
+        return put or None
+
+    def _put_until_known(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        tag: str | None,
+        outcome: _OutcomeOfRefusal,
+        patience_seconds: float | None = None,
+    ) -> str:
+        """Repeat a conditional put until its outcome is known.
+
+        Return the tag of the new version, or what ``outcome`` returns once the store reports another version.
+        While ``outcome`` returns None, the put is repeated.
+        """
         key = self._key_of_path(path)
         where = self._uri_of(path)
-        deadline = time.monotonic() + self.patience_seconds
+        patience = self.patience_seconds if patience_seconds is None else patience_seconds
+        deadline = time.monotonic() + patience
         uncertain = False
         for attempt in itertools.count():
             try:
-                self._send_put_if_absent(key, data)
+                return self._send_put_if(key, data, tag=tag)
             except self._client_errors() as error:
                 answer = self._answer(error)
                 uncertain = uncertain or answer.may_have_worked
-                if answer.status == HTTPStatus.PRECONDITION_FAILED:
-                    outcome = self._outcome_for_existing(path, data, nonce=nonce, uncertain=uncertain)
-                    if outcome is not None:
-                        return outcome
+                is_gone = tag is not None and answer.status == HTTPStatus.NOT_FOUND and not answer.no_bucket
+                if is_gone or answer.status == HTTPStatus.PRECONDITION_FAILED:
+                    found = outcome(uncertain=uncertain)
+                    if found is not None:
+                        return found
                 expired = attempt > 0 and time.monotonic() > deadline
                 if (answer.final or expired) and not uncertain:
                     raise failure("write", where, error, answer) from error
@@ -214,8 +287,6 @@ class BucketStore(ObjectStore):
                         uri=where,
                         reason=reason,
                     ) from error
-            else:
-                return PutOutcome.WON
             time.sleep(min(FIRST_PAUSE_SECONDS * 1.7**attempt, _LONGEST_PAUSE_SECONDS))
         raise AssertionError
 
@@ -317,7 +388,7 @@ class BucketStore(ObjectStore):
         """
         with self._reporting("check", Value.uri(self.uri)):
             date = self._date()
-        return time.monotonic(), milliseconds(email.utils.parsedate_to_datetime(date).timestamp())
+        return time.monotonic(), _date_ms(date)
 
     @contextmanager
     def _reporting(self, operation: str, where: Value) -> Iterator[None]:
@@ -374,3 +445,8 @@ DRIVERS: Mapping[str, Driver] = {
 def milliseconds(seconds: float) -> int:
     """Return seconds as whole milliseconds, rounded down."""
     return int(seconds * 1000)
+
+
+def _date_ms(date: str) -> int:
+    """Return the time of a ``Date`` header in milliseconds."""
+    return milliseconds(email.utils.parsedate_to_datetime(date).timestamp())

@@ -1,8 +1,9 @@
-"""Objects of a Google Cloud Storage bucket, through gcsfs. A conditional put requires generation 0."""
+"""Objects of a Google Cloud Storage bucket, through gcsfs. A conditional put requires a generation."""
 
 from __future__ import annotations
 
 import asyncio
+import email.utils
 import functools
 import importlib
 import json
@@ -54,14 +55,22 @@ class GcsStore(BucketStore):
         return "://" in str(error) or super()._is_from_store(error)  # errors of gcsfs contain the URL
 
     def _get(self, key: str, *, most_bytes: int) -> bytes:
-        """Return an object with one request.
+        return self._download(key, most_bytes=most_bytes)[0]
+
+    def _get_version(self, key: str, *, most_bytes: int) -> tuple[bytes, str, int, str]:
+        content, headers = self._download(key, most_bytes=most_bytes)
+        modified = email.utils.parsedate_to_datetime(headers["Last-Modified"])
+        return content, headers["X-Goog-Generation"], milliseconds(modified.timestamp()), headers["Date"]
+
+    def _download(self, key: str, *, most_bytes: int) -> tuple[bytes, Mapping[str, str]]:
+        """Return an object and the headers of the response with one request.
 
         gcsfs itself would read a response of any length, and would decompress a compressed one.
         """
         filesystem = self._filesystem()
         retry = importlib.import_module("gcsfs.retry")
 
-        async def get() -> bytes:
+        async def get() -> tuple[bytes, Mapping[str, str]]:
             await filesystem._set_session()  # noqa: SLF001
             async with filesystem.session.get(
                 filesystem._format_path(_OBJECT, (self.bucket, key)),  # noqa: SLF001
@@ -77,11 +86,11 @@ class GcsStore(BucketStore):
                     parts.append(part)
                 data = b"".join(parts)
                 retry.validate_response(answer.status, data, _OBJECT, (self.bucket, key))
-                return data
+                return data, answer.headers
 
         with _bad_request_errors():
-            content: bytes = self._run(retry.retry_request(get))
-        return content
+            downloaded: tuple[bytes, Mapping[str, str]] = self._run(retry.retry_request(get))
+        return downloaded
 
     def _get_range(self, key: str, start: int, stop: int) -> bytes:
         headers = {"Range": f"bytes={start}-{stop - 1}"}
@@ -106,17 +115,19 @@ class GcsStore(BucketStore):
         with _missing_bucket_errors():
             self._call("POST", self._uploads(), **_upload(key, data))
 
-    def _send_put_if_absent(self, key: str, data: bytes) -> None:
-        """Create an object with a single request. Retries of gcsfs would hide that a response got lost."""
+    def _send_put_if(self, key: str, data: bytes, *, tag: str | None) -> str:
+        """Put an object with a single request. Retries of gcsfs would hide that a response got lost."""
         filesystem = self._filesystem()
         once = type(filesystem)._request.__wrapped__  # noqa: SLF001 - without its decorator that repeats
 
-        async def send() -> None:
-            upload = _upload(key, data, ifGenerationMatch="0")
-            await once(filesystem, "POST", self._uploads(), **upload)
+        async def send() -> bytes:
+            upload = _upload(key, data, ifGenerationMatch=tag or "0")
+            content: bytes = (await once(filesystem, "POST", self._uploads(), **upload))[3]
+            return content
 
         with _missing_bucket_errors(), _bad_request_errors():
-            self._run(send)
+            new_tag: str = json.loads(self._run(send))["generation"]
+        return new_tag
 
     def _delete(self, key: str) -> None:
         self._delete_all([key])

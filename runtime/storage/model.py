@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from parquetry.confined_folder import FileIdentity
 from parquetry.runtime.allowed import Allowed
@@ -28,6 +28,20 @@ class ObjectInfo:
     etag: str | None = None
     is_link: bool = False
     identity: FileIdentity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectVersion:
+    """An object as it was read. ``tag`` identifies this version: an ETag or a generation.
+
+    ``modified_ms`` and ``read_ms``, the time at which it was read, are in the clock of the store. ``read_ms``
+    is never ahead of that clock.
+    """
+
+    content: bytes
+    tag: str
+    modified_ms: int
+    read_ms: int
 
 
 # Inside the stores, ``list`` is the name of a method.
@@ -143,4 +157,39 @@ class ObjectStore(Protocol):
 
     def spark_uri(self, path: str) -> str:
         """Return the URI of the object or folder for Spark, with Hadoop's glob characters escaped."""
+        ...
+
+
+@runtime_checkable
+class VersionedStore(ObjectStore, Protocol):
+    """A store that can replace exactly the version of an object that was read. Folders cannot do that."""
+
+    def read_version(self, path: str) -> ObjectVersion | None:
+        """Return the object with the tag of its version, with one request, or None if it is absent.
+
+        Raises:
+            TooLargeError: If the object exceeds the size limit of records.
+
+        """
+        ...
+
+    def put_if_match(
+        self, path: str, data: bytes, *, tag: str | None, patience_seconds: float | None = None
+    ) -> str | None:
+        """Replace a version of the object durably, unless there is another version by now.
+
+        Args:
+            path: The path of the object.
+            data: The content. It must differ from that of all other puts.
+            tag: The tag of the version to replace, or None if the object must be absent.
+            patience_seconds: For how long the put is repeated while its outcome is unknown, or None for the
+                time of other conditional puts.
+
+        Returns:
+            The tag of the new version, or None if nothing was replaced.
+
+        Raises:
+            UnknownOutcomeError: If the store could not find out if the version was replaced.
+
+        """
         ...

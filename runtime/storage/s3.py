@@ -1,4 +1,4 @@
-"""Objects of an S3 bucket, through s3fs. A conditional put uses If-None-Match."""
+"""Objects of an S3 bucket, through s3fs. Conditional puts use If-None-Match and If-Match."""
 
 from __future__ import annotations
 
@@ -43,10 +43,18 @@ class S3Store(BucketStore):
         return answer_of(error).status is not None or super()._is_from_store(error)
 
     def _get(self, key: str, *, most_bytes: int) -> bytes:
-        """Return an object with one request. s3fs would first request the size, to read in parts."""
+        return self._download(key, most_bytes=most_bytes)[0]
+
+    def _get_version(self, key: str, *, most_bytes: int) -> tuple[bytes, str, int, str]:
+        content, answer = self._download(key, most_bytes=most_bytes)
+        date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
+        return content, answer["ETag"], milliseconds(answer["LastModified"].timestamp()), date
+
+    def _download(self, key: str, *, most_bytes: int) -> tuple[bytes, dict[str, Any]]:
+        """Return an object and the response with one request. s3fs would first request the size."""
         filesystem = self._filesystem()
 
-        async def get() -> bytes:
+        async def get() -> tuple[bytes, dict[str, Any]]:
             for attempt in range(1, _READ_ATTEMPTS + 1):
                 answer = await filesystem._call_s3("get_object", Bucket=self.bucket, Key=key)  # noqa: SLF001
                 try:
@@ -57,13 +65,13 @@ class S3Store(BucketStore):
                         raise
                     await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
                 else:
-                    return data
+                    return data, answer
                 finally:
                     answer["Body"].close()
             raise AssertionError
 
-        content: bytes = self._run(get)
-        return content
+        downloaded: tuple[bytes, dict[str, Any]] = self._run(get)
+        return downloaded
 
     def _get_range(self, key: str, start: int, stop: int) -> bytes:
         data: bytes = self._filesystem().cat_file(f"{self.bucket}/{key}", start=start, end=stop)
@@ -101,19 +109,23 @@ class S3Store(BucketStore):
     def _put(self, key: str, data: bytes) -> None:
         self._call("put_object", Key=key, Body=data)
 
-    def _send_put_if_absent(self, key: str, data: bytes) -> None:
-        """Create an object with a single request. Retries of s3fs would hide that a response got lost."""
+    def _send_put_if(self, key: str, data: bytes, *, tag: str | None) -> str:
+        """Put an object with a single request. Retries of s3fs would hide that a response got lost."""
         filesystem = self._filesystem()
 
-        async def send() -> None:
+        async def send() -> str:
             await filesystem.set_session()
             client = await filesystem.get_s3(self.bucket)
             put = client.put_object
-            request = {"Bucket": self.bucket, "Key": key, "Body": data, "IfNoneMatch": "*"}
+            condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+            request = {"Bucket": self.bucket, "Key": key, "Body": data, **condition}
             # Add the parameters that the options require for every request, such as encryption.
-            await put(**filesystem._get_s3_method_kwargs(put, request))  # noqa: SLF001
+            answer = await put(**filesystem._get_s3_method_kwargs(put, request))  # noqa: SLF001
+            new_tag: str = answer["ETag"]
+            return new_tag
 
-        self._run(send)
+        new_tag: str = self._run(send)
+        return new_tag
 
     def _delete(self, key: str) -> None:
         self._call("delete_object", Key=key)

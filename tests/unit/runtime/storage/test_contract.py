@@ -8,19 +8,21 @@ import sys
 import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError
-from parquetry.runtime.storage.model import ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome, VersionedStore
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.storage.regular_file import limit_reads
 from parquetry.runtime.timeline.sidecars import probe_path
 from tests.support.s3_server import BUCKET
 from tests.support.stores import CountingStore, FaultyStore, LostAnswerStore
+from tests.support.versioned_folder import VersionedFolder
 
 LOST_ANSWERS = "local, answers lost"
 
@@ -194,6 +196,53 @@ def test_of_many_callers_at_once_exactly_one_wins(store):
         assert len(outcomes) == 8
         assert len(winners) == 1
         assert store.read(f"race/{turn}") == winners[0].encode() * 1000
+
+
+@pytest.fixture(params=["s3", "gs", "folder of tests"])
+def versioned(request, tmp_path) -> VersionedStore:
+    if request.param == "folder of tests":
+        return VersionedFolder(str(tmp_path / "t"))
+    options = request.getfixturevalue("s3_options" if request.param == "s3" else "gcs_options")
+    return open_store(f"{request.param}://{BUCKET}/{uuid.uuid4().hex}/t", options)
+
+
+def test_folders_replace_no_versions(tmp_path):
+    assert not isinstance(open_store(tmp_path), VersionedStore)
+
+
+def test_only_the_version_that_was_read_is_replaced(versioned):
+    assert versioned.read_version("a/b") is None
+    assert versioned.put_if_match("a/b", b"1", tag="no such tag") is None
+    first = versioned.put_if_match("a/b", b"1", tag=None)
+    assert versioned.put_if_match("a/b", b"2", tag=None) is None
+    found = versioned.read_version("a/b")
+    assert (found.content, found.tag) == (b"1", first)
+    second = versioned.put_if_match("a/b", b"2", tag=first)
+    assert second not in (None, first)
+    assert versioned.put_if_match("a/b", b"3", tag=first) is None
+    assert versioned.read("a/b") == b"2"
+    versioned.put("a/b", b"4")
+    assert versioned.put_if_match("a/b", b"5", tag=second) is None
+    versioned.delete("a/b")
+    assert versioned.put_if_match("a/b", b"6", tag=second) is None
+    assert versioned.stat("a/b") is None
+
+
+def test_a_version_says_when_it_was_made_and_read_by_the_stores_clock(versioned):
+    versioned.put("a", b"1")
+    found = versioned.read_version("a")
+    now_ms = time.time() * 1000
+    assert now_ms - 3000 <= found.modified_ms <= now_ms
+    assert now_ms - 3000 <= found.read_ms <= now_ms
+
+
+def test_of_many_that_replace_one_version_exactly_one_wins(versioned):
+    tag = versioned.put_if_match("t", b"first", tag=None)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        tags = list(pool.map(lambda n: versioned.put_if_match("t", f"<{n}>".encode(), tag=tag), range(8)))
+    [(winner, new_tag)] = [(number, tag) for number, tag in enumerate(tags) if tag is not None]
+    found = versioned.read_version("t")
+    assert (found.content, found.tag) == (f"<{winner}>".encode(), new_tag)
 
 
 def test_the_probe_accepts_the_store_and_leaves_nothing(store):

@@ -42,15 +42,14 @@ class ScriptedStore(GcsStore):
     script: list
     sent = 0
 
-    def _send_put_if_absent(self, key, data):
+    def _send_put_if(self, key, data, *, tag):
         self.sent += 1
         step = self.script.pop(0) if self.script else "answered"
         if step == "answered":
-            super()._send_put_if_absent(key, data)
-            return
+            return super()._send_put_if(key, data, tag=tag)
         takes_effect, error = step
         if takes_effect:
-            super()._send_put_if_absent(key, data)
+            super()._send_put_if(key, data, tag=tag)
         raise error
 
 
@@ -124,7 +123,7 @@ def test_a_conditional_put_is_one_request_that_the_client_does_not_repeat(store,
 
     monkeypatch.setattr(type(store._filesystem())._request, "__wrapped__", refuse)
     with pytest.raises(HttpError):
-        super(ScriptedStore, store)._send_put_if_absent("t", b"x")
+        super(ScriptedStore, store)._send_put_if("t", b"x", tag=None)
     assert asked == ["0"]
 
 
@@ -239,3 +238,22 @@ def test_an_object_that_is_too_large_is_refused_before_it_is_read_or_unpacked(mo
             server.shutdown()
     assert len(LargeObject.asked) == 1
     assert peak < 16 << 20
+
+
+def test_a_lost_answer_to_a_replacement_is_found_to_be_ours(store):
+    first = store.put_if_match("t", b"1", tag=None)
+    store.script = [(True, LOST)]
+    second = store.put_if_match("t", b"2", tag=first)
+    assert store.read_version("t").tag == second
+    store.script = [(False, LOST)]
+    assert store.put_if_match("t", b"3", tag=first) is None
+    assert store.read("t") == b"2"
+
+
+def test_a_replacement_whose_outcome_stays_unknown_ends_when_its_caller_says(store):
+    first = store.put_if_match("t", b"1", tag=None)
+    store.patience_seconds = 600
+    store.script = [(True, LOST)] + [(False, LOST)] * 10_000
+    with pytest.raises(UnknownOutcomeError):
+        store.put_if_match("t", b"2", tag=first, patience_seconds=0.1)
+    assert store.read("t") == b"2"

@@ -31,15 +31,14 @@ class ScriptedStore(S3Store):
     script: list
     sent = 0
 
-    def _send_put_if_absent(self, key, data):
+    def _send_put_if(self, key, data, *, tag):
         self.sent += 1
         step = self.script.pop(0) if self.script else "answered"
         if step == "answered":
-            super()._send_put_if_absent(key, data)
-            return
+            return super()._send_put_if(key, data, tag=tag)
         takes_effect, error = step
         if takes_effect:
-            super()._send_put_if_absent(key, data)
+            super()._send_put_if(key, data, tag=tag)
         raise error
 
 
@@ -341,3 +340,22 @@ def test_an_object_that_is_too_large_is_refused_before_its_body_is_read(store, m
     assert (sent, closed) == (["get_object"], [True])
     assert store.put_if_absent("t", b"data n1", nonce="n1") is PutOutcome.LOST
     assert store.sent == 1
+
+
+def test_a_lost_answer_to_a_replacement_is_found_to_be_ours(store):
+    first = store.put_if_match("t", b"1", tag=None)
+    store.script = [(True, TIMEOUT)]
+    second = store.put_if_match("t", b"2", tag=first)
+    assert store.read_version("t").tag == second
+    store.script = [(False, TIMEOUT)]
+    assert store.put_if_match("t", b"3", tag=first) is None
+    assert store.read("t") == b"2"
+
+
+def test_a_replacement_whose_outcome_stays_unknown_ends_when_its_caller_says(store):
+    first = store.put_if_match("t", b"1", tag=None)
+    store.patience_seconds = 600
+    store.script = [(True, TIMEOUT)] + [(False, TIMEOUT)] * 10_000
+    with pytest.raises(UnknownOutcomeError):
+        store.put_if_match("t", b"2", tag=first, patience_seconds=0.1)
+    assert store.read("t") == b"2"
