@@ -276,6 +276,14 @@ def _lock(workspace: Workspace, table: ResolvedTable) -> Text:
     if lock is None:
         return ""
     age = human_duration(lock.age_seconds)
+    if lock.expires_in_seconds is not None:
+        return Message(
+            "; the storage-based lock is held by {holder}, renewed {age} ago; it expires in {rest} if it is "
+            "not renewed again",
+            holder=lock.holder,
+            age=age,
+            rest=human_duration(lock.expires_in_seconds),
+        )
     if lock.abandoned:
         return Message(
             "; the next write of parquetry removes the lock of a dead one ({holder}, held for {age}), "

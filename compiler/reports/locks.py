@@ -9,7 +9,7 @@ from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.message import command
 from parquetry.project import ResolvedTable
-from parquetry.runtime.commit.lock import lock_path, read_lock
+from parquetry.runtime.commit.table_lock import lock_method_of
 from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.storage.model import ObjectStore
@@ -23,7 +23,9 @@ _LOG = logging.getLogger(__name__)
 class HeldLock:
     """A held lock. ``instant`` is None for a lock of another program, whose end cannot be detected.
 
-    ``abandoned`` is True if its holder is a dead writer of parquetry; the next writer removes it.
+    ``abandoned`` is True if its holder is a dead writer of parquetry; the next writer removes it. A
+    storage-based lock expires in ``expires_in_seconds`` unless its holder renews it, and ``age_seconds`` is
+    the time since it was last renewed. ``expires_in_seconds`` is None for a lock file, which never expires.
     """
 
     table: str
@@ -32,6 +34,7 @@ class HeldLock:
     age_seconds: int
     instant: str | None
     abandoned: bool
+    expires_in_seconds: int | None
 
 
 def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
@@ -70,14 +73,18 @@ def held_lock(
     if owner is not None:
         observation.check_owner(owner)
     config = observation.handle.config
-    found = read_lock(store, lock_path(config.raw))
+    found = lock_method_of(observation.handle).read(store)
     if found is None:
         return None
+    now_ms = store.now_ms()
     return HeldLock(
         table=name or config.name,
         path=f"{store.uri}/{found.path}",
         holder=found.holder,
-        age_seconds=max(0, (store.now_ms() - found.modified_ms) // 1000),
+        age_seconds=max(0, (now_ms - found.modified_ms) // 1000),
         instant=found.instant,
         abandoned=found.is_dead(store, DEFAULT_TIMING),
+        expires_in_seconds=(
+            None if found.expires_ms is None else max(0, (found.expires_ms - now_ms) // 1000)
+        ),
     )

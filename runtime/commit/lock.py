@@ -1,20 +1,18 @@
-"""The table's lock: Hudi's own lock file, so that it also excludes Hudi writers.
+"""The table's lock: Hudi's own lock, so that it also excludes Hudi writers.
 
-The file is created with put-if-absent and deleted on release, as FileSystemBasedLockProvider of Hudi 0.15
-does. A lock of this project names the instant for which it is held. If that instant's writer is dead, another
-writer may roll back the write and then remove the lock. If the holder was only suspended, it finds when it
-resumes that it must not publish, or, if it resumed in the last step, that it must roll back.
+A table is locked by a lock file or by Hudi's storage-based lock (:class:`LockMethod`). A lock of this project
+names the instant for which it is held. If that instant's writer is dead, another writer may roll back the
+write and then remove the lock. If the holder was only suspended, it finds when it resumes that it must not
+publish, or, if it resumed in the last step, that it must roll back.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Protocol, Self
 
 from parquetry.message import command
 from parquetry.runtime.commit.claims import Session, seconds_since_beat
@@ -22,87 +20,101 @@ from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
-from parquetry.runtime.storage.os_errors import LATE_FAILURES, logging_failures
+from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.timeline.sidecars import BREAKING_FOLDER
 from parquetry.runtime.timing import Timing
-
-_LOG = logging.getLogger(__name__)
-
-DEFAULT_LOCK_PATH: Final = ".hoodie/.aux/lock"
-LOCK_PATH_PROPERTY: Final = "parquetry.lock.path"
-
-_ATTEMPTS_TO_RELEASE: Final = 3
-
-
-def lock_path(properties: Mapping[str, str]) -> str:
-    """Return the path of the lock file: the table property, or by default Hudi's implicit path."""
-    return properties.get(LOCK_PATH_PROPERTY) or DEFAULT_LOCK_PATH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockInfo:
-    """A lock as it was read. ``instant``, ``owner`` and ``nonce`` are None for a lock of another program."""
+    """A lock as it was read. ``instant``, ``owner`` and ``nonce`` are None for a lock of another program.
+
+    ``identity`` is the same as long as the same holder keeps the lock. ``expires_ms`` is the time of the
+    store's clock at which a lock expires unless it is renewed, or None if it never does. ``has_ended`` is
+    True if its holder has lost the lock already or has given up its instant.
+    """
 
     path: str
     content: bytes
     modified_ms: int
+    identity: bytes
     instant: str | None = None
     owner: Owner | None = None
     nonce: str | None = None
+    tag: str | None = None
+    expires_ms: int | None = None
+    has_ended: bool = False
 
     @property
     def holder(self) -> str:
         """A description of the holder, for messages."""
         if self.owner is not None:
             return f"{self.owner} for instant {self.instant}"
+        if self.instant is not None:
+            return f"a writer of parquetry that has ended, for instant {self.instant}"
         text = self.content.decode("utf-8", errors="replace").strip()
         return f"another program ({text[:200] or 'its lock is empty'})"
 
     def is_dead(self, store: ObjectStore, timing: Timing) -> bool:
         """Return whether the holder is a writer of this project that will not release the lock."""
-        if self.owner is None or self.instant is None:
+        if self.instant is None:
             return False
-        if self.owner.has_ended:
+        if self.has_ended or self.owner is None or self.owner.has_ended:
             return True
         silent = seconds_since_beat(store, self.instant, known_alive_ms=self.modified_ms)
         return silent > timing.dead_after_seconds
 
+    def longest_wait_seconds(self, timing: Timing) -> float:
+        """Return for how long a writer waits while the holder is the same.
 
-def read_lock(store: ObjectStore, path: str) -> LockInfo | None:
-    """Return the lock that is held now, or None if the table is not locked."""
-    try:
-        content = store.read(path)
-    except NotFoundError:
-        return None
-    info = store.stat(path)
-    if info is None:
-        return None
-    try:
-        document = parsed_json(content)["parquetry"]
-        return LockInfo(
-            path=path,
-            content=content,
-            modified_ms=info.modified_ms,
-            instant=_file_name(document["instant"]),
-            owner=Owner.from_json(document["owner"]),
-            nonce=_file_name(document["nonce"]),
-        )
-    except (ValueError, KeyError, TypeError):
-        return LockInfo(path=path, content=content, modified_ms=info.modified_ms)
+        The holder of a lock that expires shows that it is alive, as live writers of this project do.
+        """
+        is_silent = self.instant is None and self.expires_ms is None
+        return timing.foreign_lock_seconds if is_silent else timing.live_lock_seconds
 
 
-def _file_name(value: object) -> str:
-    """Return the value as a string that is safe as a file name, or raise ValueError."""
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9A-Za-z_-]+", value):
-        raise ValueError(f"{value!r:.60} is not a file name")
-    return value
+class LockHold(Protocol):
+    """A lock that this process has taken."""
+
+    def is_held(self) -> bool:
+        """Return whether the lock is still held; a writer that was suspended may have lost it."""
+        ...
+
+    def release(self) -> None:
+        """Give up the lock if it is still held. If the store fails each time, a warning is logged."""
+        ...
 
 
-def break_lock(session: Session, lock: LockInfo, *, fence: Callable[[str], None]) -> bool:
+class LockMethod(Protocol):
+    """How a table is locked. Two methods are equal if they lock the same object in the same way."""
+
+    @property
+    def path(self) -> str:
+        """The path of the object that represents the lock."""
+        ...
+
+    def read(self, store: ObjectStore) -> LockInfo | None:
+        """Return the lock that must be released or broken before another writer gets it, or None."""
+        ...
+
+    def take(self, session: Session) -> LockHold | None:
+        """Take the lock for the session, or return None if it is not free."""
+        ...
+
+    def is_unchanged(self, store: ObjectStore, lock: LockInfo) -> bool:
+        """Return whether the lock is still the one that was read."""
+        ...
+
+    def remove(self, store: ObjectStore, lock: LockInfo) -> bool:
+        """Remove the lock unless it has changed since it was read; return whether this call removed it."""
+        ...
+
+
+def break_lock(session: Session, method: LockMethod, lock: LockInfo, *, fence: Callable[[str], None]) -> bool:
     """Remove a lock, unless it has changed since it was read; return whether this call removed it.
 
     If several writers find the same dead lock, only one at a time removes it. Otherwise the second could
-    remove a lock that a third has taken meanwhile.
+    remove a lock that a third has taken meanwhile, and two could roll back the same write.
 
     If the lock is one of this project, ``fence`` is called with its instant before the lock is removed. It
     must ensure that the write of this instant can never be published.
@@ -116,22 +128,14 @@ def break_lock(session: Session, lock: LockInfo, *, fence: Callable[[str], None]
             store.delete(token)
         return False
     try:
-        if not _is_unchanged(store, lock):
+        if not method.is_unchanged(store, lock):
             return False
         if lock.instant is not None:
             fence(lock.instant)
-        return _is_unchanged(store, lock) and store.delete(lock.path)
+        return method.remove(store, lock)
     finally:
         with logging_failures(store.uri, f"{token} is left behind"):
             store.delete(token)
-
-
-def _is_unchanged(store: ObjectStore, lock: LockInfo) -> bool:
-    """Return whether the lock file still has the content that was read."""
-    try:
-        return store.read(lock.path) == lock.content
-    except NotFoundError:
-        return False
 
 
 def _is_stale(session: Session, token: str) -> bool:
@@ -152,24 +156,23 @@ class TableLock:
 
     Entering waits for a living writer, removes the lock of a dead one (see :func:`break_lock` for ``fence``),
     and raises LockHeldError if another program holds the lock for too long. ``confirm`` is called once the
-    lock is held; if it raises, the lock is released. Leaving removes the lock file if it is still the one of
-    this object.
+    lock is held; if it raises, the lock is released. Leaving gives up the lock if this object still holds it.
     """
 
     def __init__(
         self,
         session: Session,
-        path: str,
+        method: LockMethod,
         *,
         fence: Callable[[str], None],
         confirm: Callable[[], None] | None = None,
     ) -> None:
         self._session = session
         self._store = session.store
-        self._path = path
+        self._method = method
         self._fence = fence
         self._confirm = confirm
-        self._content: bytes | None = None
+        self._hold: LockHold | None = None
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -191,80 +194,47 @@ class TableLock:
             LockHeldError: If the same holder keeps the lock longer than the timing allows.
         """
         timing = self._session.timing
-        observed_content: bytes | None = None
+        observed: bytes | None = None
         observed_since_ms = 0
         round_number = 0
         while not self._try():
-            held = read_lock(self._store, self._path)
+            held = self._method.read(self._store)
             if held is None:
                 continue
             if held.is_dead(self._store, timing):
-                if not break_lock(self._session, held, fence=self._fence):
+                if not break_lock(self._session, self._method, held, fence=self._fence):
                     timing.poll(round_number)
                     round_number += 1
                 continue
             now_ms = self._store.now_ms()
-            if held.content != observed_content:
-                observed_content, observed_since_ms, round_number = held.content, now_ms, 0
-            limit_seconds = timing.foreign_lock_seconds if held.owner is None else timing.live_lock_seconds
+            if held.identity != observed:
+                observed, observed_since_ms, round_number = held.identity, now_ms, 0
+            limit_seconds = held.longest_wait_seconds(timing)
             if now_ms - observed_since_ms > limit_seconds * 1000:
                 raise LockHeldError(
                     "{table}/{file} has been held by {holder} for {held_seconds:.0f} s; try again, or, "
                     "if that program has ended, release the lock with {command}",
                     table=self._store.uri,
-                    file=self._path,
+                    file=held.path,
                     holder=held.holder,
                     held_seconds=limit_seconds,
                     command=command("unlock", "TABLE"),
                 )
-            self._session.heartbeat.ensure()
             timing.poll(round_number)
             round_number += 1
 
     def is_held(self) -> bool:
         """Return whether the lock is still held; a writer that was suspended may have lost it."""
-        if self._content is None:
-            return False
-        try:
-            return self._store.read(self._path) == self._content
-        except NotFoundError:
-            return False
+        return self._hold is not None and self._hold.is_held()
 
     def release(self) -> None:
-        """Remove the lock file if it is still the one of this object.
-
-        Removal is tried three times, as all other writers wait for it. If the store fails each time, the lock
-        stays: it names an instant whose heartbeat ends, so the next writer removes it.
-        """
-        for attempt in range(1, _ATTEMPTS_TO_RELEASE + 1):
-            try:
-                if self.is_held():
-                    self._store.delete(self._path)
-                break
-            except LATE_FAILURES as error:
-                if attempt == _ATTEMPTS_TO_RELEASE:
-                    uri = f"{self._store.uri}/{self._path}"
-                    _LOG.warning("the lock %s could not be removed, the next writer will: %s", uri, error)
-        self._content = None
+        """Give up the lock if it is still the one of this object."""
+        if self._hold is not None:
+            self._hold.release()
+        self._hold = None
 
     def _try(self) -> bool:
-        """Create the lock file and return True, or return False if another lock exists."""
+        """Take the lock and return True, or return False if it is not free."""
         self._session.heartbeat.ensure()
-        nonce = uuid.uuid4().hex
-        claim = self._session.claim
-        document = {
-            "lockCreateTime": str(self._store.now_ms()),
-            "lockThreadName": f"parquetry {claim.purpose} {claim.instant}",
-            "parquetry": {"instant": claim.instant, "nonce": nonce, "owner": claim.owner.to_json()},
-        }
-        content = json.dumps(document, indent=1).encode()
-        self._content = content
-        try:
-            outcome = self._store.put_if_absent(self._path, content, nonce=nonce)
-        except LATE_FAILURES:
-            # The store may have created the file despite the failure, and nobody else would release it.
-            self.release()
-            raise
-        if outcome is PutOutcome.LOST:
-            self._content = None
-        return self._content is not None
+        self._hold = self._method.take(self._session)
+        return self._hold is not None

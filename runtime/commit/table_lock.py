@@ -2,30 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from parquetry.runtime.commit.claims import Session, open_session
-from parquetry.runtime.commit.lock import LockInfo, TableLock, break_lock, lock_path, read_lock
+from parquetry.runtime.commit.lock import LockInfo, LockMethod, TableLock, break_lock
+from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH, LockFile
 from parquetry.runtime.commit.rollback import roll_back
-from parquetry.runtime.errors import LockHeldError, NotFoundError
+from parquetry.runtime.commit.storage_lock import StorageLock
+from parquetry.runtime.errors import ConflictError, LockHeldError, NotFoundError, UnsupportedTableError
+from parquetry.runtime.spec.table_spec import Locks
 from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
+LOCK_METHOD_PROPERTY: Final = "parquetry.lock.method"
+LOCK_PATH_PROPERTY: Final = "parquetry.lock.path"
 
-def table_lock(table: TableHandle, session: Session, *, rolls_back: bool = False) -> TableLock:
+
+def lock_method(properties: Mapping[str, str], *, uri: str) -> LockMethod:
+    """Return how the table with these properties is locked; ``uri`` is for messages.
+
+    Raises:
+        UnsupportedTableError: If the properties name a method that this version does not know.
+    """
+    match properties.get(LOCK_METHOD_PROPERTY, Locks.FILE):
+        case Locks.FILE:
+            return LockFile(properties.get(LOCK_PATH_PROPERTY) or DEFAULT_LOCK_PATH)
+        case Locks.STORAGE:
+            return StorageLock()
+        case found:
+            raise UnsupportedTableError(
+                "{table}/{file}: {property}={found} names no method of locking; install a newer parquetry, "
+                "or correct the property",
+                table=uri,
+                file=PROPERTIES_PATH,
+                property=LOCK_METHOD_PROPERTY,
+                found=found,
+            )
+
+
+def lock_method_of(table: TableHandle) -> LockMethod:
+    """Return how an opened table is locked, or raise UnsupportedTableError (see :func:`lock_method`)."""
+    return lock_method(table.config.raw, uri=table.store.uri)
+
+
+def table_lock(
+    table: TableHandle, session: Session, *, rolls_back: bool = False, validates: bool = False
+) -> TableLock:
     """Return the table's lock for a session, not yet held.
 
     If the holder is dead, its write is rolled back before its lock is removed. Entering the lock raises
-    ForeignTableError if the table no longer belongs to its owner. If the session only ``rolls_back`` its own
-    work, the owner is not checked.
+    ForeignTableError if the table no longer belongs to its owner, and ConflictError if it is locked in
+    another way since it was opened. If the session only ``rolls_back`` its own work, neither is checked. If
+    it ``validates`` a write, that compares the properties itself.
     """
+
+    def confirm() -> None:
+        table.check_owner()
+        if not validates and lock_method(read_table_properties(table.store), uri=table.store.uri) != method:
+            raise ConflictError(
+                "{table}: the table was opened before its method of locking changed; run the command again",
+                table=table.store.uri,
+            )
+
+    method = lock_method_of(table)
     return TableLock(
         session,
-        lock_path(table.config.raw),
+        method,
         fence=lambda instant: _roll_back_pending(table, session, instant),
-        confirm=None if rolls_back else table.check_owner,
+        confirm=None if rolls_back else confirm,
     )
 
 
@@ -60,21 +108,23 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
         LockHeldError: If the lock changed hands at the same moment.
     """
     store = table.store
-    path = lock_path(table.config.raw)
-    held = read_lock(store, path)
+    method = lock_method_of(table)
+    held = method.read(store)
     if held is None:
-        raise NotFoundError("{table}/{file}: the table is not locked", table=store.uri, file=path)
+        raise NotFoundError("{table}/{file}: the table is not locked", table=store.uri, file=method.path)
     after = table.timeline().last_instant
     with open_session(
         store, purpose="unlock", after=after, zone=table.config.timezone, timing=timing
     ) as session:
-        removed = break_lock(session, held, fence=lambda instant: _roll_back_pending(table, session, instant))
+        removed = break_lock(
+            session, method, held, fence=lambda instant: _roll_back_pending(table, session, instant)
+        )
         session.acknowledge()
     if not removed:
         raise LockHeldError(
             "{table}/{file}: another process has changed the lock; run the command again",
             table=store.uri,
-            file=path,
+            file=method.path,
         )
     return held
 

@@ -138,7 +138,7 @@ class Transaction:
 
     def table_lock(self) -> TableLock:
         """Return the table's lock for this transaction, not yet held."""
-        return table_lock(self.table, self.session)
+        return table_lock(self.table, self.session, validates=True)
 
     def announce(
         self,

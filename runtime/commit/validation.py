@@ -20,6 +20,7 @@ from parquetry.runtime.commit.damaged_files import check_published
 from parquetry.runtime.commit.inserted_keys import inserted_keys_of
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.recovery import foreign_clustering_conflict
+from parquetry.runtime.commit.table_lock import lock_method_of
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.commit.workload_profile import KeyRanges
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
@@ -144,7 +145,8 @@ def validate(
     )
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
-    _check_table(transaction, current)
+    if reason := _locked_otherwise(transaction, current):
+        return Conflict(verdict=Verdict.RETRY, reason=reason)
     _check_published(transaction, outcome, current, listings)
     groups = frozenset() if outcome.operation == CLUSTER else candidate.effects.touched
     if reason := foreign_clustering_conflict(groups, current):
@@ -340,11 +342,16 @@ def _of_files(spec: TableSpec) -> TableSpec:
     return replace(spec, sizing=SizingPolicy(), retention=RetentionPolicy(), sources=(), extra=Extra())
 
 
-def _check_table(transaction: Transaction, current: Timeline) -> None:
-    """Raise UnsupportedTableError if the table was upgraded, or got a metadata table, meanwhile."""
-    store = transaction.store
-    config = transaction.table.config_under_lock()
-    check_writable(replace(transaction.table, config=config), current, store.now_ms())
+def _locked_otherwise(transaction: Transaction, current: Timeline) -> str | None:
+    """Return a message if the table is locked in another way now, so that this lock excludes nobody.
+
+    Raise UnsupportedTableError if the table was upgraded, or got a metadata table, meanwhile.
+    """
+    table = replace(transaction.table, config=transaction.table.config_under_lock())
+    check_writable(table, current, transaction.store.now_ms())
+    if lock_method_of(table) != lock_method_of(transaction.table):
+        return "the table is locked in another way now"
+    return None
 
 
 def _gravest_conflict(

@@ -52,6 +52,13 @@ class Ties(StrEnum):
 MODIFIED = "modified"
 
 
+class Locks(StrEnum):
+    """The lock that keeps writers of a table apart: Hudi's lock file, or its storage-based lock."""
+
+    FILE = "file"
+    STORAGE = "storage"
+
+
 class BloomFilter(StrEnum):
     """The type of Bloom filter in base files, for Hudi's BLOOM index."""
 

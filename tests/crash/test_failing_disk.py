@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, read_lock
+from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH, LockFile
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.clean import clean
@@ -98,7 +98,7 @@ def test_nothing_fails_behind_the_commit(
         case.act(SmallTable(store=store))
         assert store.count is not None
         place = f"operation {number} of {store.count}"
-        assert store.lasts or read_lock(store.inner, DEFAULT_LOCK_PATH) is None, place
+        assert store.lasts or LockFile().read(store.inner) is None, place
         _check(path, new, place)
         shutil.rmtree(path)
         if store.count < number:
@@ -118,7 +118,7 @@ def test_a_commit_that_the_store_reports_as_failed_stands_once(error: object, tm
     assert result.instant is not None
     assert "is complete" in result.warnings[0]
     assert rows_of(tmp_path / "t") == view_rows(tmp_path / "t") == {"k1": (1, "a")}
-    assert read_lock(table.store, DEFAULT_LOCK_PATH) is None
+    assert LockFile().read(table.store) is None
 
 
 @pytest.mark.parametrize("error", [_raw, _ours])
@@ -131,7 +131,7 @@ def test_a_lock_whose_put_the_store_reports_as_failed_is_released(error: object,
     table = make_table(tmp_path / "t")
     with pytest.raises((StorageError, OSError)):
         replace(table, store=Denies(table.store)).insert({"k1": (1, "a")})
-    assert read_lock(table.store, DEFAULT_LOCK_PATH) is None
+    assert LockFile().read(table.store) is None
     assert table.insert({"k1": (1, "a")}).retries == 0
     assert rows_of(tmp_path / "t") == view_rows(tmp_path / "t") == {"k1": (1, "a")}
 

@@ -12,7 +12,7 @@ import pytest
 
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.clustering.plan.schedule import schedule
-from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, read_lock
+from parquetry.runtime.commit.lock_file import LockFile
 from parquetry.runtime.commit.table_lock import unlock
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
@@ -125,7 +125,7 @@ def _with_dead_lock(table: SmallTable) -> Rows:
     )
     with pytest.raises(Stopped):
         replace(table, store=doomed).upsert(CHANGE)
-    assert read_lock(table.store, DEFAULT_LOCK_PATH) is not None
+    assert LockFile().read(table.store) is not None
     return BASE
 
 

@@ -272,7 +272,13 @@ def test_the_schema_of_what_was_applied_names_every_key_class_and_step():
 
 def test_the_answer_to_a_released_lock_fits_the_schema():
     lock = HeldLock(
-        table="orders", path="p", holder="a process", age_seconds=4, instant=None, abandoned=False
+        table="orders",
+        path="p",
+        holder="a process",
+        age_seconds=4,
+        instant=None,
+        abandoned=False,
+        expires_in_seconds=None,
     )
     validator = Draft202012Validator(answer_schema("unlock"))
     validator.validate(ReleaseView().json(lock))

@@ -127,11 +127,14 @@ def _lines(lock: HeldLock, paint: Paint, typed_options: TypedOptions) -> str:
         if lock.abandoned
         else f"wait until its holder ends; if it no longer runs: {unlock}"
     )
-    return (
-        f"{paint.bold(lock.table)}  held by {lock.holder}\n"
-        f"  for {human_duration(lock.age_seconds)}, {lock.path}\n"
-        f"  {advice}"
+    age = human_duration(lock.age_seconds)
+    rest = lock.expires_in_seconds
+    since = (
+        f"for {age}"
+        if rest is None
+        else f"renewed {age} ago, expires in {human_duration(rest)} unless renewed"
     )
+    return f"{paint.bold(lock.table)}  held by {lock.holder}\n  {since}, {lock.path}\n  {advice}"
 
 
 _STATES = {

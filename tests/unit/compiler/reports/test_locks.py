@@ -13,20 +13,26 @@ from jsonschema import Draft202012Validator
 
 import parquetry
 from parquetry.cli.main import command_line
+from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import answer_schema
+from parquetry.cli.views.operating.services import LocksView
 from parquetry.compiler.reports.doctor import check_project
 from parquetry.compiler.reports.locks import held_lock, held_locks
 from parquetry.compiler.spec_words import human_duration
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, heartbeat_path, open_session
-from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, TableLock
+from parquetry.runtime.commit.lock import TableLock
+from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH, LockFile
 from parquetry.runtime.commit.owner import Owner
-from parquetry.runtime.commit.table_lock import table_lock
+from parquetry.runtime.commit.table_lock import LOCK_METHOD_PROPERTY, table_lock
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
+from parquetry.runtime.table.properties import update_table_properties
 from parquetry.runtime.timeline.instant import format_instant, next_instant
 from parquetry.runtime.timeline.sidecars import claim_path
+from tests.support.hudi_storage_lock import ModelledHudiLock
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, make_table
+from tests.support.versioned_folder import VersionedFolder
 
 
 @pytest.fixture
@@ -65,6 +71,24 @@ def test_the_age_is_that_of_the_lock_file(table, tmp_path):
     assert place.exists()
 
 
+def test_a_storage_lock_is_shown_with_the_time_at_which_it_expires(tmp_path):
+    store = VersionedFolder(str(tmp_path / "t"))
+    make_table(store)
+    update_table_properties(store, {LOCK_METHOD_PROPERTY: "storage"}, comment="a test")
+    theirs = ModelledHudiLock(store)
+    assert held_lock(store) is None
+    theirs.take()
+    store.ahead_ms += 40_000
+    found = held_lock(store)
+    assert (found.instant, found.abandoned, found.age_seconds) == (None, False, 40)
+    assert 259 <= found.expires_in_seconds <= 260
+    text = LocksView().text((found,), Paint(enabled=False))
+    assert "renewed 40 s ago, expires in 4 min unless renewed, " in text
+    assert theirs.owner in text
+    store.ahead_ms += 300_000
+    assert held_lock(store) is None
+
+
 def left_by_an_apply(path):
     """A project with a table, and the lock of an apply on another machine that was stopped when it was done."""
     folder = ProjectFolder.create(path)
@@ -78,7 +102,7 @@ def left_by_an_apply(path):
     store.put(claim_path(instant), claim.to_bytes())
     heartbeat.beat()
     TableLock(
-        Session(store=store, claim=claim, heartbeat=heartbeat, timing=FAST), DEFAULT_LOCK_PATH, fence=print
+        Session(store=store, claim=claim, heartbeat=heartbeat, timing=FAST), LockFile(), fence=print
     ).acquire()
     return folder, store, instant
 

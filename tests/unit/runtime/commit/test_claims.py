@@ -24,15 +24,11 @@ from parquetry.runtime.commit.claims import (
     open_session,
     read_claim,
 )
-from parquetry.runtime.commit.lock import (
-    DEFAULT_LOCK_PATH,
-    LockInfo,
-    TableLock,
-    break_lock,
-    lock_path,
-    read_lock,
-)
+from parquetry.runtime.commit.lock import LockInfo, TableLock, break_lock
+from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH, LockFile
 from parquetry.runtime.commit.owner import Owner
+from parquetry.runtime.commit.storage_lock import StorageLock
+from parquetry.runtime.commit.table_lock import lock_method
 from parquetry.runtime.errors import LockHeldError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
@@ -190,12 +186,15 @@ def test_the_heart_beats_until_the_session_ends(store: ObjectStore) -> None:
 
 
 def test_the_lock_is_where_the_table_says() -> None:
-    assert lock_path({}) == DEFAULT_LOCK_PATH == ".hoodie/.aux/lock"
-    assert lock_path({"parquetry.lock.path": ".hoodie/lock"}) == ".hoodie/lock"
+    assert lock_method({}, uri="t") == LockFile(".hoodie/.aux/lock")
+    assert lock_method({"parquetry.lock.path": ".hoodie/lock"}, uri="t") == LockFile(".hoodie/lock")
+    assert lock_method({"parquetry.lock.method": "storage"}, uri="t") == StorageLock()
+    with pytest.raises(UnsupportedTableError, match=r"parquetry\.lock\.method=zookeeper names no method"):
+        lock_method({"parquetry.lock.method": "zookeeper"}, uri="t")
 
 
 def lock(mine, fence=lambda _: None) -> TableLock:
-    return TableLock(mine, DEFAULT_LOCK_PATH, fence=fence)
+    return TableLock(mine, LockFile(), fence=fence)
 
 
 def test_the_lock_excludes(store: ObjectStore) -> None:
@@ -217,7 +216,7 @@ def test_the_lock_excludes(store: ObjectStore) -> None:
     with ThreadPoolExecutor(max_workers=6) as pool:
         list(pool.map(work, range(18)))
     assert most == 1
-    assert read_lock(store, DEFAULT_LOCK_PATH) is None
+    assert LockFile().read(store) is None
     assert store.list(BREAKING_FOLDER) == []
 
 
@@ -280,11 +279,11 @@ def test_of_many_that_find_a_dead_lock_one_removes_it(store: ObjectStore) -> Non
 def test_a_lock_that_changed_hands_is_not_removed(store: ObjectStore) -> None:
     with session(store) as first:
         lock(first).acquire()
-        found = read_lock(store, DEFAULT_LOCK_PATH)
+        found = LockFile().read(store)
         assert found is not None
     with session(store) as mine, lock(mine):
-        assert not break_lock(mine, found, fence=lambda _: None)
-        assert read_lock(store, DEFAULT_LOCK_PATH) is not None
+        assert not break_lock(mine, LockFile(), found, fence=lambda _: None)
+        assert LockFile().read(store) is not None
 
 
 def test_who_dies_over_removing_a_lock_stops_nobody(store: ObjectStore) -> None:
@@ -296,7 +295,7 @@ def test_who_dies_over_removing_a_lock_stops_nobody(store: ObjectStore) -> None:
 
     with session(store) as dead:
         lock(dead).acquire()
-    found = read_lock(store, DEFAULT_LOCK_PATH)
+    found = LockFile().read(store)
     assert isinstance(found, LockInfo)
     with session(store) as breaker:
         token = f"{BREAKING_FOLDER}/{found.nonce}"

@@ -15,7 +15,7 @@ import pytest
 from parquetry.errors import ParquetryError
 from parquetry.runtime.commit import transaction
 from parquetry.runtime.commit.claims import heartbeat_path
-from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
+from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.table_lock import unlock

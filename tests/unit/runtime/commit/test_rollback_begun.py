@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.commit.claims import open_session
-from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
+from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.rollback import roll_back
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.clean import clean

@@ -16,7 +16,7 @@ from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.clustering.rewrite.kept_sample import kept_sample
 from parquetry.runtime.commit import publish, validation
 from parquetry.runtime.commit.claims import read_claim
-from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
+from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.commit.recovery import foreign_clustering_conflict
 from parquetry.runtime.services.rollback import rollback
@@ -112,6 +112,7 @@ def test_publishing_a_clustering_asks_as_little_for_many_files_as_for_few(path, 
     requested = under_lock_of(store, f"{instant}.replacecommit.requested")
     assert Counter(requested) == {
         (Kind.LIST, ".hoodie"): 1,
+        (Kind.READ, ".hoodie/hoodie.properties"): 1,
         (Kind.PUT_IF_ABSENT, f".hoodie/{instant}.replacecommit.requested"): 1,
     }
     assert Counter(under_lock_of(store, f"{instant}.replacecommit")) == {

@@ -14,7 +14,7 @@ from parquetry.runtime.clustering.plan.due import (
 )
 from parquetry.runtime.clustering.plan.history import unpublished_rounds
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule
-from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
+from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
