@@ -257,8 +257,9 @@ class HudiSpark:
 
 
 def newest_write(path: str) -> str:
-    """The largest instant of a completed commit or replacecommit in layout 1 (or layout 2) under `path`."""
-    found = [name.split(".")[0] for name in _timeline(path) if name.endswith((".commit", ".replacecommit"))]
+    """The largest instant of a completed write in layout 1 (or layout 2) under `path`."""
+    writes = (".commit", ".replacecommit", ".deltacommit")
+    found = [name.split(".")[0] for name in _timeline(path) if name.endswith(writes)]
     return max(instant.split("_")[0] for instant in found)
 
 

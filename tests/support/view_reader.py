@@ -41,7 +41,9 @@ class ViewReader:
         if rows.num_rows == 0:
             return rows
         times = rows.column("_hoodie_commit_time")
-        return rows.filter(pc.and_(pc.greater(times, since), pc.less_equal(times, changes.end)))
+        inside = pc.and_(pc.greater(times, changes.begin), pc.less_equal(times, changes.end))
+        inside = pc.and_not(inside, pc.is_in(times, pa.array(changes.too_late, pa.string())))
+        return rows.filter(pc.or_(inside, pc.is_in(times, pa.array(changes.earlier, pa.string()))))
 
 
 def _rows(store: ObjectStore, slices: Sequence[FileSlice]) -> pa.Table:

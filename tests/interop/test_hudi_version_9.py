@@ -1,0 +1,245 @@
+"""Tables that real Hudi makes today, with its default settings: read, inspected, tested and simulated.
+
+The judge is the Hudi that made a table. What it cannot read any more, as a clean deleted its files, is not asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parquetry
+from parquetry.compiler.testing import tables
+from parquetry.compiler.testing.execution import RowExecution, execute_tests
+from parquetry.compiler.testing.model import Status
+from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.handle import open_table
+from tests.support import hudi_tables
+from tests.support.command_script import parquetry as command
+from tests.support.hudi_spark import NO_METADATA_TABLE, HudiTable
+from tests.support.hudi_tables import RECIPES, SCHEMA, completions
+from tests.support.model import differences, frozen_table
+from tests.support.our_table import to_table
+from tests.support.stores import CountingStore
+from tests.support.tested_rows import Launched
+from tests.support.view_reader import ViewReader
+
+pytestmark = [pytest.mark.interop, pytest.mark.spark]
+
+COLUMNS = SCHEMA.names
+SHORT = ("all_writes", "archived", "restored")
+"""These have every operation and service. The others add versions, partitionings, and what is in another state."""
+
+ROW_TESTS = """\
+tests:
+  - unique: [id]
+  - not_null: [version]
+"""
+TESTS = """\
+tests:
+  - max_small_files: 1000
+  - max_orphans: 1000
+  - max_commit_age: 3650d
+  - clustering_debt: {max_age: 3650d}
+"""
+
+
+@pytest.fixture(scope="module")
+def make(hudi_12, hudi_15, tmp_path_factory):
+    """Make a table once, with the answers of its Hudi; tests that write take a copy."""
+    folder = tmp_path_factory.mktemp("default")
+    recipes = {recipe.name: recipe for recipe in RECIPES}
+    hudis = {hudi.version: hudi for hudi in (hudi_12, hudi_15)}
+    known = {}
+
+    def made(name):
+        if name not in known:
+            table = recipes[name].make(hudis[recipes[name].hudi], folder)
+            known[name] = table, hudi_tables.answers(table)
+        return known[name]
+
+    return made
+
+
+def parameter(name):
+    """The name of a table, marked if the long suites alone make it."""
+    return pytest.param(name, marks=() if name in SHORT else pytest.mark.long)
+
+
+@pytest.fixture(params=[parameter(recipe.name) for recipe in RECIPES])
+def made(make, request):
+    """Each table in turn, with the answers of its Hudi."""
+    return make(request.param)
+
+
+def assert_same(expected, found, question):
+    found = differences(frozen_table(expected, COLUMNS), frozen_table(found, COLUMNS))
+    assert not found, f"{question}: {found}"
+
+
+def everything(path):
+    return {
+        str(file): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+    }
+
+
+def answered(*arguments, code=0, **settings):
+    """The JSON that a command prints."""
+    done = command(*arguments, "--format", "json", **settings)
+    assert done.returncode == code, (arguments, done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+# -- rows
+
+
+def test_snapshots_and_changes_are_those_that_hudi_reads(made):
+    table, answers = made
+    ours, path = ViewReader(), table.table.path
+    assert_same(answers.latest, ours.read(path), "latest")
+    for time, rows in answers.as_of.items():
+        if rows is None:
+            with pytest.raises(InvalidDataError, match="clean"):
+                opened(path)[1].check_time_travel(time)
+        else:
+            opened(path)[1].check_time_travel(time)
+            assert_same(rows, ours.read(path, as_of=time), f"as of {time}")
+    for position, rows in answers.since.items():
+        assert rows is not None
+        assert_same(rows, ours.read(path, since=position), f"since {position}")
+
+
+def test_spark_reads_by_the_table_what_hudi_reads(spark, made):
+    table, answers = made
+    ours = parquetry.open(table.path)
+    assert_same(answers.latest, to_table(ours.read(spark, meta=True)), "latest")
+    time, rows = next((t, r) for t, r in sorted(answers.as_of.items(), reverse=True)[1:] if r is not None)
+    assert_same(rows, to_table(ours.read(spark, meta=True, as_of=time)), f"as of {time}")
+    position, rows = sorted(answers.since.items())[len(answers.since) // 2]
+    assert_same(rows, to_table(ours.read(spark, meta=True, since=position)), f"since {position}")
+    condition = "id = 'k003' or version >= 3"
+    expected = to_table(ours.read(spark, meta=True).where(condition))
+    assert_same(expected, to_table(ours.read(spark, meta=True, where=condition)), condition)
+
+
+def test_tests_of_rows_read_them(spark, made, tmp_path):
+    table, _ = made
+    (file := tmp_path / "tests.yml").write_text(ROW_TESTS)
+    tests = tables.tests_in_file(table.table.path, file, store=open_store)
+    rows = RowExecution(launch=Launched(spark), diagnose=raised)
+    found = execute_tests([tests], run_id=None, target=None, rows=rows)
+    assert [one.status for one in found.outcomes] == [Status.PASSED] * 2
+
+
+def raised(bug):
+    raise bug
+
+
+def test_a_consumer_that_goes_on_from_instant_to_instant_gets_no_commit_twice(made):
+    """The rows of each step are those written by its commits; the time of a write is as good as its position."""
+    table, answers = made
+    path = table.table.path
+    readable = [(position, time) for time, position in completions(table.path) if answers.as_of[time]]
+    ours, met = ViewReader(), set()
+    for (position, time), (until, _) in pairwise(sorted(readable)):
+        rows = ours.read(path, since=position, until=until)
+        commits = set(rows.column("_hoodie_commit_time").to_pylist()) if rows.num_rows else set()
+        assert not commits & met, (position, until)
+        met |= commits
+        assert_same(rows, ours.read(path, since=time, until=until), f"since {time}")
+    assert met
+
+
+def test_the_instants_of_timeline_are_those_on_disk(made):
+    table, _ = made
+    report = parquetry.open(table.path).timeline()
+    shown = {one.time for one in report.instants if one.operation is not None and one.state == "completed"}
+    assert {time for time, _ in completions(table.path)} <= shown
+
+
+# -- commands on a table that belongs to no project
+
+
+def test_commands_that_only_read_do_so_without_a_project(made, tmp_path):
+    table, answers = made
+    path = table.table.path
+    (tmp_path / "tests.yml").write_text(TESTS)
+    before = everything(table.path)
+    layout = answered("inspect", path, cwd=tmp_path)
+    assert layout["totals"]["rows"] == answers.latest.num_rows
+    files = command("inspect", path, "--files", cwd=tmp_path)
+    assert sorted(file.rpartition("/")[2] for file in files.stdout.splitlines()) == sorted(
+        {name.rpartition("/")[2] for name in answers.latest.column("_hoodie_file_name").to_pylist()}
+    )
+    assert answered("timeline", path, cwd=tmp_path)["instants"]
+    assert answered("timeline", path, table.newest(), cwd=tmp_path)["instants"]
+    tested = answered("test", "--table", path, "--tests", "tests.yml", "--no-spark", cwd=tmp_path)
+    assert {one["status"] for one in tested["tests"]} == {"passed"}
+    answered("simulate", "sizing", path, "--inserts", "1000", "--partition", partition(answers), cwd=tmp_path)
+    answered("simulate", "sizing", path, "--replay", "9d", cwd=tmp_path)
+    assert everything(table.path) == before
+
+
+def partition(answers):
+    return answers.latest.column("_hoodie_partition_path")[0].as_py()
+
+
+# -- refused by name, before anything else is read
+
+
+def opened(path):
+    handle = open_table(open_store(path))
+    timeline = handle.timeline()
+    return timeline, handle.view(timeline)
+
+
+KINDS = {
+    "merge-on-read": ({"hoodie.datasource.write.table.type": "MERGE_ON_READ"}, "MERGE_ON_READ"),
+    "change logs": ({"hoodie.table.cdc.enabled": "true"}, r"hoodie\.table\.cdc\.enabled"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_tables_that_are_not_supported_are_refused_by_name(hudi_12, tmp_path, kind):
+    options, named = KINDS[kind]
+    refused(hudi_tables.small(hudi_12, tmp_path / "made", options).table.path, named, tmp_path / "calls")
+
+
+def test_a_bootstrapped_table_is_refused_by_name(hudi_12, tmp_path):
+    rows = pa.table({"id": ["a", "b"], "v": [1, 2]})
+    (lake := tmp_path / "lake").mkdir()
+    pq.write_table(rows, lake / "one.parquet")
+    path = str(tmp_path / "made")
+    table = HudiTable(path=path, name="made", key=("id",))
+    given = NO_METADATA_TABLE | {"hoodie.bootstrap.base.path": str(lake)}  # Hudi bootstraps without it alone
+    hudi_12.write(table, rows.slice(0, 0), "bootstrap", mode="overwrite", guarded=False, options=given)
+    refused(path, r"bootstrapped from .*/lake \(hoodie\.bootstrap\.base\.path\)", tmp_path / "calls")
+
+
+def test_a_table_version_that_no_hudi_writes_yet_is_refused_by_name(hudi_12, tmp_path):
+    path = hudi_tables.small(hudi_12, tmp_path / "made", {}).table.path
+    properties = tmp_path / "made" / ".hoodie" / "hoodie.properties"
+    properties.write_text(properties.read_text().replace("hoodie.table.version=9", "hoodie.table.version=10"))
+    refused(path, "table version 10", tmp_path / "calls")
+
+
+def refused(path, named, log):
+    """Refused when nothing was read but the properties, and parquetry's own records, which are not there."""
+    store = CountingStore(open_store(path), log)
+    with pytest.raises(UnsupportedTableError, match=named):
+        open_table(store)
+    asked = {name for _, name in store.calls() if not name.startswith(".hoodie/.parquetry")}
+    assert asked == {".hoodie/hoodie.properties"}
+    for arguments in (("inspect", path), ("timeline", path), ("simulate", "sizing", path, "--inserts", "1")):
+        done = command(*arguments)
+        assert done.returncode == 1
+        assert re.search(named, done.stderr), done.stderr
