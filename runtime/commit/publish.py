@@ -15,7 +15,7 @@ from itertools import count
 from typing import Final
 
 from parquetry.errors import message_of
-from parquetry.message import Message, Text, message
+from parquetry.message import Message, Text, command, message
 from parquetry.runtime.commit.conflicts import Conflict, Verdict, effects_of_write
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.recovery import withdraw_pending
@@ -293,6 +293,7 @@ class _Publication:
         while True:
             with transaction.table_lock() as lock:
                 if self._state is _State.PUBLISHED:
+                    self._check_layout()
                     self._reject_for(revalidate(transaction, self.candidate, validated))
                 else:
                     validated = prefetched.timeline.reload()
@@ -309,6 +310,18 @@ class _Publication:
                 # may have begun the rollback in order to remove the lock.
                 if self._state is _State.PUBLISHED and lock.is_held() and not _has_rollback(transaction):
                     return self.candidate.outcome
+
+    def _check_layout(self) -> None:
+        """Raise UnknownOutcomeError if the table got another layout after the write was published."""
+        try:
+            self._transaction.table.config_under_lock()
+        except StaleTimelineError as error:
+            raise UnknownOutcomeError(
+                "{reason}; see with {command} whether it has the commit {instant}",
+                reason=error.message,
+                command=command("history", self._transaction.table.name),
+                instant=self._transaction.instant,
+            ) from error
 
     def is_committed_after(self, error: BaseException) -> bool:
         """Return whether the write is a commit although ``error`` ended its publication.

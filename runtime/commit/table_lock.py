@@ -14,7 +14,7 @@ from parquetry.runtime.commit.storage_lock import StorageLock
 from parquetry.runtime.errors import ConflictError, LockHeldError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import Locks
 from parquetry.runtime.table.handle import TableHandle
-from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties
+from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -55,14 +55,16 @@ def table_lock(
     """Return the table's lock for a session, not yet held.
 
     If the holder is dead, its write is rolled back before its lock is removed. Entering the lock raises
-    ForeignTableError if the table no longer belongs to its owner, and ConflictError if it is locked in
-    another way since it was opened. If the session only ``rolls_back`` its own work, neither is checked. If
-    it ``validates`` a write, that compares the properties itself.
+    ForeignTableError if the table no longer belongs to its owner, StaleTimelineError if it got another
+    timeline layout since it was opened, and ConflictError if it is locked in another way since then. If the
+    session only ``rolls_back`` its own work, the owner is not checked. If it ``validates`` a write, that
+    compares the properties itself.
     """
 
     def confirm() -> None:
-        table.check_owner()
-        if not validates and lock_method(read_table_properties(table.store), uri=table.store.uri) != method:
+        if not rolls_back:
+            table.check_owner()
+        if not validates and lock_method(table.config_under_lock().raw, uri=table.store.uri) != method:
             raise ConflictError(
                 "{table}: the table was opened before its method of locking changed; run the command again",
                 table=table.store.uri,
@@ -73,7 +75,7 @@ def table_lock(
         session,
         method,
         fence=lambda instant: _roll_back_pending(table, session, instant),
-        confirm=None if rolls_back else confirm,
+        confirm=confirm,
     )
 
 

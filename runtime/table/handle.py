@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from parquetry.runtime.errors import NotFoundError, TableNotFoundError
+from parquetry.runtime.errors import NotFoundError, StaleTimelineError, TableNotFoundError
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
 from parquetry.runtime.spec.masking import cleared, failures_masked, masked_by
@@ -123,12 +123,24 @@ class TableHandle:
 
         If the time zone of a table that parquetry created is missing, it is restored: Hudi 0.15 drops it in
         CREATE TABLE over an existing table, and then assumes local time.
+
+        Raises:
+            StaleTimelineError: If the table got another timeline layout since it was opened.
+
         """
         raw = read_table_properties(self.store)
         if self.first_instant is not None and TIMEZONE_KEY not in raw:
             comment = f"{TIMEZONE_KEY} restored by parquetry"
             raw = update_table_properties(self.store, {TIMEZONE_KEY: str(Timezone.UTC)}, comment=comment)
-        return TableConfig.from_properties(raw, location=self.store.uri)
+        config = TableConfig.from_properties(raw, location=self.store.uri)
+        if config.layout != self.config.layout:
+            raise StaleTimelineError(
+                "{table}: another process changed the table from version {version} to {found}; run again",
+                table=self.store.uri,
+                version=self.config.version,
+                found=config.version,
+            )
+        return config
 
     def timeline(self) -> Timeline:
         """Return the current timeline of the table."""

@@ -187,9 +187,10 @@ def _write_plan(
     samples = keep_samples(store, session.instant, predicted)
     requested: tuple[PlannedGroup, ...] | None = None
     try:
-        with table_lock(table, session) as lock:
+        with table_lock(table, session, validates=True) as lock:
             now = timeline.reload()
-            check_writable(table, now, store.now_ms())
+            current = replace(table, config=table.config_under_lock())
+            check_writable(current, now, store.now_ms())
             publishable = _publishable(table, timeline, now, groups, timing=session.timing)
             if publishable:
                 plan = with_forecast(
