@@ -17,6 +17,7 @@ from parquetry.compiler.spec_files.scaffold import CI, ScaffoldError, scaffold
 from parquetry.project.yaml.fmt import format_project
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
+from tests.support.command_script import folder_of_forked_script
 from tests.support.github_server import TOKEN
 from tests.support.gitlab_server import BOT, PROJECT, local_gitlab
 from tests.support.handmade_git import committed, git
@@ -148,7 +149,7 @@ class Runner:
         job = next(job for name, job in jobs(text).items() if _kind(name) == kind)
         lines = [line for line in (*job["before_script"], *job["script"]) if not line.startswith("pip ")]
         environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{folder_of_forked_script()}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(self.root),
             "GITLAB_CI": "true",
             "CI_PROJECT_ID": str(PROJECT),

@@ -17,6 +17,7 @@ import yaml
 from parquetry.compiler.spec_files.scaffold import CI, ScaffoldError, scaffold
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
+from tests.support.command_script import folder_of_forked_script
 from tests.support.github_server import BOT, TOKEN, local_github
 from tests.support.handmade_git import committed, git
 from tests.support.project_folder import ProjectFolder
@@ -274,7 +275,7 @@ class Runner:
                 continue
             declared = {**job["env"], **step.get("env", {})}
             given = {
-                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "PATH": f"{folder_of_forked_script()}:{Path(sys.executable).parent}:{os.environ['PATH']}",
                 "HOME": str(self.root),
                 "RUNNER_TEMP": str(place / "temp"),
                 "GITHUB_REPOSITORY": "shop/lake",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO
+from tempfile import TemporaryFile, mkdtemp
+from typing import IO, NoReturn
 
 from tests.support.repository import ROOT
 
@@ -83,6 +86,44 @@ def _forked(
 def _text(stream: IO[bytes]) -> str:
     stream.seek(0)
     return stream.read().decode().replace("\r\n", "\n")
+
+
+_PROGRAM = """\
+#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+    asked.connect({address!r})
+    request = {{"arguments": sys.argv, "environment": dict(os.environ), "folder": os.getcwd()}}
+    socket.send_fds(asked, [json.dumps(request).encode()], [0, 1, 2])
+    code = int(asked.makefile().read().split()[1])
+os._exit(code) if code >= 0 else os.kill(os.getpid(), -code)
+"""
+
+
+@functools.cache
+def folder_of_forked_script() -> Path:
+    """Return a folder for the `PATH` of shells, whose `parquetry` runs in a process forked from one with its modules."""
+    folder = Path(mkdtemp(prefix="forked-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(str(folder / "requests"))
+    listening.listen()
+    script = folder / "parquetry"
+    script.write_text(_PROGRAM.format(python=sys.executable, address=str(folder / "requests")))
+    script.chmod(0o755)
+    threading.Thread(target=_pass_on, args=(listening,), daemon=True).start()
+    return folder
+
+
+def _pass_on(listening: socket.socket) -> NoReturn:
+    """Hand each request to the server, which answers on the connection."""
+    while True:
+        connection, _ = listening.accept()
+        with connection:
+            message, handles, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+            socket.send_fds(_server(), [message], [*handles, connection.fileno()])
+            for handle in handles:
+                os.close(handle)
 
 
 @functools.cache
