@@ -44,7 +44,15 @@ MARKER = "<!-- parquetry:plan project=shop target=dev -->"
 OTHER = "sha256:" + "b" * 64
 
 
-@pytest.fixture(params=["github", "gitlab"])
+FORGES = ["github", "gitlab"]
+
+
+def on_a_forge_each(names, *axes):
+    """Parameters of an attack in several ways: each way on one forge, and on the other in the long suites."""
+    return pytest.mark.parametrize(("shop", *names), each_value_once(FORGES, *axes), indirect=["shop"])
+
+
+@pytest.fixture(params=FORGES)
 def shop(tmp_path, request):
     """The project on each forge."""
     with reviewed_project(tmp_path, request.param) as made:
@@ -146,7 +154,7 @@ def test_comment_edited_later(shop, proposed):
     assert shop.approved() == id_in(file)
 
 
-@pytest.mark.parametrize("who", ["adam", "ADAM"])
+@on_a_forge_each(["who"], ["adam", "ADAM"])
 def test_approval_by_the_author(shop, proposed, who):
     pull, _ = proposed
     shop.forge.people["ADAM"] = "write"
@@ -185,7 +193,7 @@ def test_approval_that_its_reviewer_takes_back(shop, proposed):
     assert "requests changes" in shop.refused()
 
 
-@pytest.mark.parametrize("who", ["sam", "stranger", "evil[bot]"])
+@on_a_forge_each(["who"], ["sam", "stranger", "evil[bot]"])
 def test_approval_by_somebody_who_does_not_count(shop, proposed, who):
     shop.forge.people["evil[bot]"] = "write"
     pull, _ = proposed
@@ -286,7 +294,7 @@ def test_older_plan_of_the_same_commit(shop, proposed):
     assert "before the commit was planned" in shop.refused()
 
 
-@pytest.mark.parametrize("recomputes", [False, True])
+@on_a_forge_each(["recomputes"], [False, True])
 def test_plan_file_edited_by_hand(shop, proposed, recomputes):
     pull, file = proposed
     shop.forge.review(pull)
@@ -384,7 +392,7 @@ def test_another_account_posts_no_plan(shop):
     assert (pull.comments, shop.forge.statuses) == ([], {})
 
 
-@pytest.mark.parametrize("cut", [slice(0, 20), slice(0, -1), slice(7, None)])
+@on_a_forge_each(["cut"], [slice(0, 20), slice(0, -1), slice(7, None)])
 def test_id_as_a_prefix(shop, cut):
     pull = shop.propose()
     file = shop.plan(pull)
@@ -436,7 +444,7 @@ def test_base_changed_after_the_approval(shop, proposed):
     assert shop.approved() is None
 
 
-@pytest.mark.parametrize("changes", [{"base": "feature"}, {"repository": "eve/lake"}])
+@on_a_forge_each(["changes"], [{"base": "feature"}, {"repository": "eve/lake"}])
 def test_merged_elsewhere(shop, proposed, changes):
     pull, _ = proposed
     shop.forge.review(pull)
@@ -478,7 +486,7 @@ def test_table_changed_between_plan_and_apply(shop, proposed):
     shop.refused(code=4)
 
 
-@pytest.mark.parametrize("loosened", ["true", None])
+@on_a_forge_each(["loosened"], ["true", None])
 def test_guardrails_loosened_in_the_same_pull_request(shop, loosened):
     """The plan is made with the rules of the base; a reviewer cannot approve it, because it has no id."""
     rule = {
@@ -565,7 +573,7 @@ def proposing(shop, change, branch="change"):
     return shop.forge.open(shop.commit())
 
 
-@pytest.mark.parametrize("change", AUTHORITY)
+@on_a_forge_each(["change"], list(AUTHORITY))
 def test_authority_that_changes_alone(guarded, change):
     """It is shown, it has to be approved, and then it is."""
     pull = proposing(guarded, change)
@@ -579,7 +587,7 @@ def test_authority_that_changes_alone(guarded, change):
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize("change", AUTHORITY)
+@on_a_forge_each(["change"], list(AUTHORITY))
 def test_authority_that_nobody_was_shown(guarded, change):
     """The plan that was approved is of the table alone, and what was merged changes more."""
     pull = guarded.propose()
@@ -612,7 +620,7 @@ def switched(shop, base):
     return pull
 
 
-@pytest.mark.parametrize(("change", "how"), each_value_once([add_name, delete_rule, change_workflow], WAYS))
+@on_a_forge_each(["change", "how"], [add_name, delete_rule, change_workflow], WAYS)
 def test_base_switched(guarded, change, how):
     """The base was a branch of the author's own, which has the change that nobody is to see."""
     guarded.git("checkout", "-q", "-B", "feature", "main")
@@ -627,7 +635,7 @@ def test_base_switched(guarded, change, how):
     assert "which the branch did not have before the merge" in guarded.refused()
 
 
-@pytest.mark.parametrize("how", WAYS)
+@on_a_forge_each(["how"], WAYS)
 def test_base_switched_to_what_the_branch_was(guarded, how):
     """The base was a commit of main, which has since been taken back; the pull request brings it again."""
     guarded.git("checkout", "-q", "main")
@@ -693,7 +701,7 @@ def test_what_others_change_of_authority_is_theirs(guarded):
     assert guarded.applied() == "2MiB"
 
 
-@pytest.mark.parametrize("how", ["squash", "rebase", "queue"])
+@on_a_forge_each(["how"], ["squash", "rebase", "queue"])
 def test_what_becomes_another_commit_in_the_merge(shop, proposed, how):
     """The merged commit contains what nobody planned, whatever name it has."""
     pull, _ = proposed

@@ -82,7 +82,7 @@ def test_a_writer_stopped_in_a_bucket_leaves_the_old_table_or_the_new_one(
     old: Rows = {"k1": (1, "a"), "k2": (2, "b")}
     new: Rows = {**old, "k1": (9, "a"), "n": (1, "c")}
     seen = []
-    for number in range(1, 1000, 7):
+    for number in range(1, 1000, 12):
         root = f"{scheme}://{BUCKET}/stopped/{stop.name}{number}"
         table = make_table(open_store(root, request.getfixturevalue(options)))
         table.upsert(old)

@@ -25,7 +25,7 @@ from tests.support.writer_process import replay, told
 LEASE = {"heartbeat_seconds": 0.1, "dead_after_seconds": 0.8}
 
 
-@pytest.mark.parametrize("writes", [12, pytest.param(150, marks=pytest.mark.long)])
+@pytest.mark.parametrize("writes", [6, pytest.param(150, marks=pytest.mark.long)])
 def test_three_processes_end_in_the_model_of_what_they_were_told(writes: int, tmp_path: Path) -> None:
     make_table(tmp_path / "t", keep_commits=6, archive_keep_commits=10)
     with writer_process.started(*_three(tmp_path, writes=writes)) as processes:
@@ -54,7 +54,8 @@ def test_three_processes_of_which_one_sleeps_for_longer_than_its_lease(seconds: 
     assert naps > 0
 
 
-@pytest.mark.parametrize("writes", [8, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.long  # a short one is in test_clustering_beside_writers.py
+@pytest.mark.parametrize("writes", [8, 100])
 def test_three_processes_beside_one_that_clusters(writes: int, tmp_path: Path) -> None:
     """Clustering costs no write its commit, and gets its own done where nobody is."""
     table = make_table(tmp_path / "t", keep_commits=6, archive_keep_commits=10)

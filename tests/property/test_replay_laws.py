@@ -100,7 +100,7 @@ def check(table: SizedTable, found: Replay) -> None:
     ("seed", "writes"),
     [
         (2, 20),
-        (7, 25),
+        pytest.param(7, 25, marks=pytest.mark.long),
         *(pytest.param(seed, 60, marks=pytest.mark.long) for seed in range(100, 130)),
     ],
 )
@@ -114,7 +114,7 @@ def test_the_applied_limits_end_where_the_table_does(tmp_path, seed, writes):
 )
 def test_a_part_of_the_history_begins_with_the_files_that_there_were(tmp_path, seed):
     """The last writes alone, as a plan reads them, and a period that begins in the archive."""
-    table = random_history(tmp_path / "table", seed, writes=30)
+    table = random_history(tmp_path / "table", seed, writes=18)
     handle = table.handle
     events = read_history(handle, handle.view(handle.timeline()), Reach(since="0")).events
     writes = [event for event in events if isinstance(event, RecordedWrite)]

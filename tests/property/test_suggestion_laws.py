@@ -55,7 +55,7 @@ def check(seed: int, *, rows: int, columns: int) -> tuple[float, float]:
     ("seed", "rows"),
     [
         (1, 5000),
-        (123, 6000),
+        pytest.param(123, 6000, marks=pytest.mark.long),
         *(
             pytest.param(seed, rows, marks=pytest.mark.long)
             for seed, rows in [(3, 5000), (12, 5000), (116, 6000)]

@@ -148,23 +148,24 @@ def test_what_has_no_value(text):
 
 
 LONG = replace(SCOPE, variables={"x": "a" * 50_000, "y": "b" * 300, "z": "a" * 300})
+LONGER = replace(SCOPE, variables=LONG.variables | {"x": "a" * 500_000})
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "{{ " + " ~ ".join(["var('x')"] * 1000) + " }}",
-        pytest.param("{{ var('x') }}" * 1000, marks=pytest.mark.long),
-        pytest.param("{{ " + " ~ ".join(["var('x') | upper"] * 1000) + " }}", marks=pytest.mark.long),
-        "{{ " + " ~ ".join(["var('z') | replace('a', var('y'))"] * 1000) + " }}",
-        "{{ " + " ~ ".join(["'aaaaa' | replace('a', '" + "b" * 100 + "')"] * 3000) + " }}",
-        "{{ 1 if 'q' in var('x') }}" * 1000,
+        "{{ " + " ~ ".join(["var('x')"] * 100) + " }}",
+        pytest.param("{{ var('x') }}" * 100, marks=pytest.mark.long),
+        pytest.param("{{ " + " ~ ".join(["var('x') | upper"] * 100) + " }}", marks=pytest.mark.long),
+        "{{ " + " ~ ".join(["var('z') | replace('a', var('y'))"] * 400) + " }}",
+        "{{ " + " ~ ".join(["'aaaaa' | replace('a', '" + "b" * 1000 + "')"] * 300) + " }}",
+        "{{ 1 if 'q' in var('x') }}" * 100,
     ],
 )
 def test_what_reads_long_variables_again_and_again_ends_in_bounded_memory(text):
     tracemalloc.start()
     try:
-        problem = refusal(text, scope=LONG)
+        problem = refusal(text, scope=LONGER)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

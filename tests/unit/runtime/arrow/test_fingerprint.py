@@ -48,7 +48,11 @@ BORDERS = (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, PIECE - 1, PIECE, PIE
 
 
 @pytest.mark.parametrize(
-    "size", [pytest.param(size, marks=pytest.mark.long if size > PIECE + 1 else ()) for size in BORDERS]
+    "size",
+    [
+        pytest.param(size, marks=pytest.mark.long if size in (PIECE - 1, PIECE) or size > PIECE + 1 else ())
+        for size in BORDERS
+    ],
 )
 def test_every_bit_of_a_text_changes_it(size):
     text = np.random.default_rng(size).bytes(size)

@@ -57,7 +57,7 @@ def wide_rows(rows: int, *, stored: bool) -> Iterator[pa.RecordBatch]:
 
 def test_rows_of_a_mib_stay_within_the_budget(tmp_path, pool):
     columns = [Column(name="c", type="binary")]
-    budget, rows = {"memory_budget_bytes": 80 * MIB}, 400
+    budget, rows = {"memory_budget_bytes": 80 * MIB}, 200
     ctx = context(tmp_path, columns, max_file_size_bytes=1024 * MIB, **budget)
     (first,) = write_bucket(ctx, bucket(ctx, expected_inserts=rows), wide_rows(rows, stored=False)).files
     created = pool.max_memory()

@@ -27,6 +27,7 @@ from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, fault_
 from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.staged import staged_rows
 from parquetry.runtime.storage.open import open_store
+from tests.support.effort import in_full
 from tests.support.stores import CountingStore, Kind
 
 SCHEMA = pa.schema({"k": pa.string(), "n": pa.int64()})
@@ -261,7 +262,8 @@ def test_no_two_rows_have_one_key_of_several_fields(tmp_path):
     stage = replace(spec(tmp_path), schema=schema, key_column=RECORD_KEY, key_fields=("a", "b", "c"))
     ambiguous = {key: rows for key, rows in alike.items() if len(rows) > 1}
     assert len(ambiguous) > 100
-    for key, rows in ambiguous.items():
+    tried = list(ambiguous.items())[:: 1 if in_full() else 5]
+    for key, rows in tried:
         batches = (
             pa.RecordBatch.from_pylist(
                 [dict(zip("abc", row, strict=True)) | {RECORD_KEY: key, PARTITION: ""}],
