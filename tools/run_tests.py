@@ -31,6 +31,8 @@ _OWN = (
 )
 SHARED_SPARK = ("tests/spark", *(f"--ignore={path}" for path in _OWN))
 OWN_SPARK = (*_OWN, "tests/crash", "tests/packaging")
+UNIT = ("tests/unit", "tests/golden")
+FAST = ("tests", *(f"--ignore={path}" for path in (*UNIT, "tests/spark")))
 INTEROP = ("tests/interop",)
 
 
@@ -84,10 +86,12 @@ class Outcome:
 
 # All run at the same time: tests on Spark wait for their JVMs most of the time, the fast ones use what is left. Those
 # whose tests start sessions of their own are a phase apart from those that share one, so that no core waits at the end.
-# No phase has workers of xdist, each of which would collect all tests again.
+# No phase has workers of xdist, each of which would collect all tests again. The fast tests are two phases of equal
+# size: as one, they ended long after the others, which have several threads, and left a core idle.
 # A phase with folders collects no more than these (tests/packaging/test_phases.py).
 PHASES = [
-    Phase("fast", ("-m", "not spark and not interop and not long")),
+    Phase("unit", (*UNIT, "-m", "not spark and not interop and not long")),
+    Phase("fast", (*FAST, "-m", "not spark and not interop and not long")),
     Phase("spark", (*SHARED_SPARK, "-m", "spark and not interop and not long")),
     Phase("jobs", (*OWN_SPARK, "-m", "spark and not interop and not long")),
     Phase("interop", (*INTEROP, "-m", "interop and not long")),

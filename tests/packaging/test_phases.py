@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.repository import ROOT
-from tools.run_tests import INTEROP, OWN_SPARK, SHARED_SPARK
+from tools.run_tests import FAST, INTEROP, OWN_SPARK, SHARED_SPARK, UNIT
 
 
 def marked(name: str) -> list[Path]:
@@ -32,6 +32,11 @@ def test_a_marked_test_is_in_one_phase(name, phases):
     files = [path for path in marked(name) if name == "interop" or path not in marked("interop")]
     assert len(files) > 10
     assert [path for path in files if sum(collects(phase, path) for phase in phases) != 1] == []
+
+
+def test_a_file_outside_of_the_folder_of_spark_is_in_one_fast_phase():
+    files = {*(ROOT / "tests").rglob("test_*.py")} - {*(ROOT / "tests" / "spark").rglob("test_*.py")}
+    assert [path for path in files if sum(collects(phase, path) for phase in (UNIT, FAST)) != 1] == []
 
 
 def test_what_lies_in_the_folder_of_spark_is_marked():
