@@ -77,7 +77,7 @@ class People:
         Table(self.store).delete(pa.table({"mail": list(mails)}))
 
     def purge(self, **wish) -> PurgeReport:
-        return purge(self.spark, self.handle, self.survey(**wish))
+        return self.handle.cleared(purge(self.spark, self.handle, self.survey(**wish)))
 
     def survey(self, **wish) -> Survey:
         return survey(self.spark, self.handle, PurgeRequest(**wish))

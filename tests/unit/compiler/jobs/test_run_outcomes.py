@@ -76,10 +76,10 @@ def test_a_bug_in_one_table_leaves_the_others_their_turn(folder, monkeypatch, ca
 
 
 def test_a_table_that_cannot_be_looked_at_for_a_bug_is_told_as_one(folder, monkeypatch):
-    def observe(store):
+    def observe(store, **known):
         if store.uri.endswith("/parts"):
             raise KeyError("instant")
-        return observed(store)
+        return observed(store, **known)
 
     observed = running.observe
     monkeypatch.setattr(running, "observe", observe)
