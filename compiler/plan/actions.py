@@ -13,7 +13,13 @@ from parquetry.compiler.plan.changes import (
     plugin_changes,
     with_returning,
 )
-from parquetry.compiler.plan.drift import Drift, changed_target, restored_columns, restored_properties
+from parquetry.compiler.plan.drift import (
+    Drift,
+    changed_target,
+    dropped_metadata_table,
+    restored_columns,
+    restored_properties,
+)
 from parquetry.compiler.plan.forgetting import Undeclared
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, JobReference, Step, TableAction
 from parquetry.compiler.plan.refusals import (
@@ -57,12 +63,14 @@ def outcome_of(
         *restored_version(observation, table.spec),
         *restored_columns(drifts, applied=observation.spec, declared=table.spec),
         *restored_properties(observation),
+        *dropped_metadata_table(observation),
         *changed_target(observation, workspace.project.target.name),
         *signature_changes(workspace, observation),
     )
     if observation.spec == table.spec and observation.is_applied:
         if not restored:
             return _settings_action(workspace, table, observation)
+        restored = tuple(sorted(restored, key=lambda change: -change.change_class.rank))
         reach, code = highest(restored), restored[0].code
         return _action(workspace, table, observation, restored, change_class=reach, code=code)
     changes = with_returning(
@@ -97,8 +105,9 @@ def creation(
     plugins = plugin_changes(table.spec, origin=lambda path: str(table.origin(path)))
     plugins = tuple(with_allow_reason(change, entries) for change in plugins)
     refused = refused or refuse_unallowed(table, plugins)
+    changes = plugins if observation is None else (*plugins, *dropped_metadata_table(observation))
     return refused or _action(
-        workspace, table, observation, plugins, change_class=ChangeClass.CREATE, code="SC001"
+        workspace, table, observation, changes, change_class=ChangeClass.CREATE, code="SC001"
     )
 
 
@@ -146,7 +155,11 @@ def _action(
         code=code,
         steps=steps,
         changes=changes,
-        requirements=replace(_requirements(observation), no_pending_clustering=is_rewriting),
+        requirements=replace(
+            _requirements(observation),
+            no_pending_clustering=is_rewriting,
+            no_metadata_table=observation is not None and Step.DROP_METADATA_TABLE not in steps,
+        ),
         spec=table.spec,
         max_rewrite_bytes=workspace.project.target.budget.per_apply_bytes if is_rewriting else 0,
         jobs=job_references(workspace, table),
@@ -171,9 +184,11 @@ def _steps(
     change_class: ChangeClass,
 ) -> tuple[Step, ...]:
     """Return the steps that `apply` takes for a table, in their order."""
+    codes = {change.code for change in changes}
+    dropping = (Step.DROP_METADATA_TABLE,) if "SC104" in codes else ()
     if change_class is ChangeClass.CREATE or observation is None:
-        return (Step.CREATE, Step.RECORD)
-    first = (Step.RESTORE,) if any(change.code == "SC102" for change in changes) else ()
+        return (*dropping, Step.CREATE, Step.RECORD)
+    first = (*((Step.RESTORE,) if "SC102" in codes else ()), *dropping)
     classes = {change.change_class for change in changes}
     evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
     is_recorded_anew = any(change.path in ("target", SIGNATURE_PATH) for change in changes)
@@ -201,7 +216,8 @@ def forgetting(table: Undeclared) -> TableAction:
         code="SC002",
         steps=(Step.FORGET,),
         changes=(),
-        requirements=_requirements(table.observation),
+        # A forgotten table is not written to.
+        requirements=replace(_requirements(table.observation), no_metadata_table=False),
         spec=table.spec,
     )
 

@@ -219,6 +219,7 @@ def _apply(
         alters_schema=Step.EVOLVE in action.steps,
         forgets=Step.FORGET in action.steps,
         restores=Step.RESTORE in action.steps,
+        drops_metadata_table=Step.DROP_METADATA_TABLE in action.steps,
         changes_version=Step.UPGRADE in action.steps or Step.DOWNGRADE in action.steps,
         records=Step.RECORD in action.steps or Step.FORGET in action.steps,
         project=plan.intent.project,
@@ -260,6 +261,7 @@ def _rewrite(
         applied_number=applied.applied_number,
         applied_digest=digest_of(action.spec.to_json()),
         table_version=action.spec.table_version,
+        no_metadata_table=True,
     )
     table = workspace.table(action.table)
     cluster = job(workspace, table, action.spec, kind=JobKind.CLUSTER, requirements=requirements)

@@ -29,6 +29,7 @@ CODES = {
     "SC101": "a name, a description, an owner, a tag or the name of the target changed",
     "SC102": "another program changed a property of the table; it is restored",
     "SC103": "the signature of the applied record is added, replaced or removed",
+    "SC104": "another program has created a metadata table, and parquetry drops it",
     "SC201": "a limit, a schedule, a source or another rule changed",
     "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",
     "SC261": "the table version changed",

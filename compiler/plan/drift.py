@@ -30,7 +30,7 @@ from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_t
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.admission import writing_problems
-from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.config import METADATA_TABLE_KEYS, TableConfig
 from parquetry.runtime.table.creation import VERSION_KEY
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.properties import PROPERTIES_PATH
@@ -45,6 +45,7 @@ CODES = {
     "DR101": "a property of the table was changed",
     "DR102": "the applied record, or the table's identity, was changed",
     "DR103": "the table version was changed",
+    "DR104": "a metadata table was created, and nothing is written until it is dropped",
     "DR201": "a column was added",
     "DR202": "the type of a column was changed",
     "DR203": "a column was dropped",
@@ -238,14 +239,31 @@ def _version(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> Iterat
 
 
 def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
-    """Yield a drift for each property that differs from the applied spec or prevents writes."""
+    """Yield a drift for each property that differs from the applied spec or prevents writes.
+
+    `apply` drops a metadata table.
+    """
     handle = observation.handle
     raw, place = handle.config.raw, handle.store.uri
     problems = tuple(writing_problems(handle.config))
     changed = differing_properties(raw, spec, made_with=observation.made_with, uri=place)
-    when = _written_at(handle) if problems or changed else None
+    when = _written_at(handle) if problems or changed or handle.config.metadata_partitions else None
     for problem in problems:
         yield Drift(code="DR100", path="table", applied=None, live=None, instant=when, remedy=problem)
+    for key in _metadata_table_keys(handle.config):
+        yield Drift(
+            code="DR104",
+            path=f"properties.{key}",
+            applied=None,
+            live=raw[key],
+            instant=when,
+            writer=f"the last writer of {PROPERTIES_PATH}",
+            restorable=True,
+            remedy=Message(
+                "{command} drops it; set hoodie.metadata.enable=false in every Hudi writer",
+                command=command("apply"),
+            ),
+        )
     for drift in changed:
         yield Drift(
             code="DR101",
@@ -256,6 +274,11 @@ def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
             writer=f"the last writer of {PROPERTIES_PATH}",
             restorable=True,
         )
+
+
+def _metadata_table_keys(config: TableConfig) -> tuple[str, ...]:
+    """Return the properties that declare a metadata table."""
+    return tuple(key for key in METADATA_TABLE_KEYS if config.raw.get(key, "").strip(" ,"))
 
 
 def _written_at(handle: TableHandle) -> str | None:
@@ -415,6 +438,24 @@ def restored_properties(observation: Observation) -> tuple[Change, ...]:
             change_class=ChangeClass.METADATA,
         )
         for drift in found
+    )
+
+
+def dropped_metadata_table(observation: Observation) -> tuple[Change, ...]:
+    """Return changes that drop the metadata table of the table, if its properties declare one."""
+    config = observation.handle.config
+    return tuple(
+        Change(
+            path=f"properties.{key}",
+            old=config.raw[key],
+            new=None,
+            code="SC104",
+            change_class=ChangeClass.POLICY,
+            reason="readers of a metadata table would miss the rows that parquetry writes. No row is lost, "
+            "because Hudi builds it from the table's files. Set hoodie.metadata.enable=false in every Hudi "
+            "writer, or the next one builds it again",
+        )
+        for key in _metadata_table_keys(config)
     )
 
 

@@ -44,6 +44,7 @@ class Step(StrEnum):
 
     CREATE = "create"
     RESTORE = "restore"
+    DROP_METADATA_TABLE = "drop_metadata_table"
     UPGRADE = "upgrade"
     DOWNGRADE = "downgrade"
     EVOLVE = "evolve"

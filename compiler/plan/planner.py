@@ -273,7 +273,7 @@ def _completed(workspace: Workspace, compared: _PlannedTable, prices: PlanPrices
     assert observation is not None, "only tables that exist are completed"
     try:
         if isinstance(outcome, TableAction):
-            admit(observation)
+            admit(observation, drops_metadata_table=Step.DROP_METADATA_TABLE in outcome.steps)
         if outcome is not None and outcome.changes:
             columns = observation.live_columns(observation.handle.timeline())
             changes = with_live_values(outcome.changes, columns=columns, config=observation.handle.config)

@@ -70,6 +70,17 @@ TEXTS: Mapping[str, CodeText] = {
         "If the key was just declared or exchanged, apply. Otherwise check the other changes of the table "
         "in this plan, and find out who wrote the record.",
     ),
+    "SC104": _text(
+        "hoodie.properties declares a metadata table: Hudi's index of the table's files in .hoodie/metadata. "
+        "parquetry lists files and does not write the index, so readers of the index would miss rows, and "
+        "Hudi's next update would overwrite rows that it does not list. While it exists, parquetry writes "
+        "nothing. Applying removes its properties, then its folder. It holds no row, and queries of Hudi "
+        "with column statistics read more files until Hudi builds it again.",
+        Message(
+            "Set hoodie.metadata.enable=false in every Hudi writer, also in SQL procedures; then {command}.",
+            command=command("apply"),
+        ),
+    ),
     "SC201": _text(
         "A rule for future writes and services changed: sizes, retention, clustering, sources, queries or "
         "tests. Existing files stay as they are until writes and services rewrite them. The plan shows "
@@ -209,7 +220,7 @@ TEXTS: Mapping[str, CodeText] = {
         "the whole history.",
     ),
     "SC503": _text(
-        "The table has a version, a metadata table or another feature with which writing would lose rows "
+        "The table has a version or a feature with which writing would lose rows "
         "or break other readers. Or a file of its timeline, its properties or its applied record is lost "
         "or damaged.",
         "Do what the message says, or leave the table to the program that created it.",
@@ -295,8 +306,7 @@ TEXTS: Mapping[str, CodeText] = {
         "Read the message, and change the spec if it is right.",
     ),
     "DR100": _text(
-        "Since the spec was applied, the table was upgraded, or got a metadata table or another feature "
-        "that parquetry does not write.",
+        "Since the spec was applied, the table was upgraded, or got a feature that parquetry does not write.",
         "Do what the message says: usually change a setting of the other program, and downgrade the table.",
     ),
     "DR101": _text(
@@ -319,6 +329,16 @@ TEXTS: Mapping[str, CodeText] = {
             "instead.",
             apply_command=command("apply"),
             adopt_command=command("adopt", "LOCATION"),
+        ),
+    ),
+    "DR104": _text(
+        "A Hudi writer without hoodie.metadata.enable=false has created a metadata table, its index of the "
+        "table's files. parquetry reads the table as before, and writes nothing until the index is dropped: "
+        "readers of the index would miss its rows.",
+        Message(
+            "Set hoodie.metadata.enable=false in every Hudi writer; {command} drops the metadata table "
+            "(SC104).",
+            command=command("apply"),
         ),
     ),
     "DR201": _text(

@@ -55,7 +55,7 @@ class Adopted:
     """The result of an adoption: the file that declares the table, and the number of its applied record.
 
     ``settings`` are the recorded settings that are now declared. ``left_out`` are those that would break a
-    check.
+    check. ``metadata_partitions`` are the partitions of a metadata table, which the next plan drops.
     """
 
     table: str
@@ -65,6 +65,7 @@ class Adopted:
     columns: int
     settings: Mapping[str, Any]
     left_out: tuple[UnadoptedSetting, ...]
+    metadata_partitions: tuple[str, ...] = ()
 
 
 def adopt(
@@ -160,6 +161,7 @@ def _adopt(
         columns=len(table.spec.columns),
         settings=recorded | settings,
         left_out=left_out,
+        metadata_partitions=handle.config.metadata_partitions,
     )
 
 

@@ -136,10 +136,15 @@ def table_exists(store: ObjectStore) -> bool:
     return store.stat(PROPERTIES_PATH) is not None or read_identity(store) is not None
 
 
-def admit(observation: Observation) -> None:
-    """Raise UnsupportedTableError if the table must not be written. This reads the timeline."""
+def admit(observation: Observation, *, drops_metadata_table: bool = False) -> None:
+    """Raise UnsupportedTableError if the table must not be written. This reads the timeline.
+
+    A metadata table is no reason if it is dropped first.
+    """
     handle = observation.handle
-    check_writable(handle, handle.timeline(), handle.store.now_ms())
+    check_writable(
+        handle, handle.timeline(), handle.store.now_ms(), drops_metadata_table=drops_metadata_table
+    )
 
 
 def check_files(observation: Observation, *, every_partition: bool = True) -> None:

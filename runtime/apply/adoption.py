@@ -40,7 +40,8 @@ _SAMPLED_PARTITIONS: Final = 8
 def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
     """Check that the table can be written to and that no other project owns it.
 
-    The partition paths of a few files are compared with the paths to which their rows would be written.
+    A metadata table is no obstacle, because the next plan drops it. The partition paths of a few files are
+    compared with the paths to which their rows would be written.
 
     Raises:
         UnsupportedTableError: If the table cannot be adopted. The message contains the remedy.
@@ -56,7 +57,7 @@ def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
             project=handle.project,
             folder=SIDECAR_FOLDER,
         )
-    check_writable(handle, handle.timeline(), handle.store.now_ms())
+    check_writable(handle, handle.timeline(), handle.store.now_ms(), drops_metadata_table=True)
     _check_partition_paths(handle)
 
 

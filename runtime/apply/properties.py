@@ -99,7 +99,9 @@ def restore_properties(
     handle = open_table(store, owner=owner)
     if not property_drift(handle, spec):
         return
-    with locked_session(handle, handle.timeline(), purpose="properties", timing=timing):
+    with locked_session(
+        handle, handle.timeline(), purpose="properties", timing=timing, allows_metadata_table=True
+    ):
         drifts = property_drift(handle, spec)
         absent = [drift.key for drift in drifts if drift.applied is None]
         update_table_properties(

@@ -17,13 +17,12 @@ from parquetry.runtime.table.applied import (
     read_applied,
     read_identity,
 )
-from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.config import METADATA_TABLE_KEYS, TableConfig
 from parquetry.runtime.table.properties import read_table_properties
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.version import VERSION
 
 _VERSION_KEY = "hoodie.table.version"
-_METADATA_KEY = "hoodie.table.metadata.partitions"
 
 
 def check_requirements(
@@ -150,14 +149,15 @@ def _check_format(store: ObjectStore, requirements: Requirements, raw: Mapping[s
             found=version,
             expected=requirements.table_version,
         )
-    if requirements.no_metadata_table and (partitions := raw.get(_METADATA_KEY)):
-        raise StalePlanError(
-            "{table}: {property} is {found}, but was empty: a Hudi writer has created a "
-            "metadata table; write once with Hudi and hoodie.metadata.enable=false, then plan again",
-            table=store.uri,
-            property=_METADATA_KEY,
-            found=partitions,
-        )
+    for key in METADATA_TABLE_KEYS:
+        if requirements.no_metadata_table and (partitions := raw.get(key)):
+            raise StalePlanError(
+                "{table}: {property} is {found}, but was empty: a Hudi writer has created a "
+                "metadata table; plan again, to drop it, and give that writer hoodie.metadata.enable=false",
+                table=store.uri,
+                property=key,
+                found=partitions,
+            )
 
 
 def _check_no_clustering(store: ObjectStore, config: TableConfig) -> None:

@@ -28,6 +28,7 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import check_faults, read_applied, read_identity, write_applied
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.handle import TableHandle, create_table, open_table
+from parquetry.runtime.table.metadata_table import drop_metadata_table
 from parquetry.runtime.table.properties import read_table_properties
 from parquetry.runtime.table.schema import live_columns, reconcile
 from parquetry.runtime.timeline.active import Timeline
@@ -43,7 +44,8 @@ class TableChange:
 
     ``alters_schema`` requests a commit of the new columns. ``forgets`` ends the project's record of the
     table, with ``spec`` as its last one. ``restores`` requests that the properties get their applied values
-    again, ``changes_version`` that the table gets the version of the spec. Without ``records``, nothing is
+    again, ``drops_metadata_table`` that the metadata table of another program is dropped,
+    ``changes_version`` that the table gets the version of the spec. Without ``records``, nothing is
     recorded. The first of ``signing_keys`` signs the record. ``dirty`` states whether the project had changes
     that ``git_commit`` lacks; None means unknown.
     """
@@ -60,6 +62,7 @@ class TableChange:
     applied_by: str | None = None
     forgets: bool = False
     restores: bool = False
+    drops_metadata_table: bool = False
     changes_version: bool = False
     records: bool = True
     signing_keys: tuple[str, ...] = ()
@@ -98,6 +101,8 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     check_faults(None, applied)
     if change.restores and applied is not None:
         restore_properties(store, applied.spec, owner=change.owner, timing=timing)
+    if change.drops_metadata_table:
+        _drop_metadata_table(store, change, timing)
     if change.changes_version:
         change_version(store, change.spec.table_version, owner=change.owner, timing=timing)
     instant: str | None = None
@@ -164,6 +169,16 @@ def _check_resumable_creation(store: ObjectStore, change: TableChange) -> None:
         raise unexpected_table_error(store, plan_id=change.plan_id)
 
 
+def _drop_metadata_table(store: ObjectStore, change: TableChange, timing: Timing) -> None:
+    """Drop the metadata table under the table's lock, after checking the requirements again."""
+    table = open_table(store, owner=change.owner)
+    with locked_session(
+        table, table.timeline(), purpose="metadata table", timing=timing, allows_metadata_table=True
+    ):
+        _check(store, change)
+        drop_metadata_table(store)
+
+
 def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> int | None:
     """Record the spec under the table's lock, after checking the requirements again; return its number.
 
@@ -171,7 +186,7 @@ def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> i
     Once the record exists, no write under the old spec is published.
     """
     table = open_table(store)
-    with locked_session(table, table.timeline(), purpose="apply", timing=timing):
+    with locked_session(table, table.timeline(), purpose="apply", timing=timing, allows_metadata_table=True):
         _check(store, change)
         has_schema = not change.alters_schema or _has_schema(table, table.timeline(), change.spec)
         return _record(store, change) if has_schema else None

@@ -14,6 +14,7 @@ from parquetry.runtime.commit.storage_lock import StorageLock
 from parquetry.runtime.errors import ConflictError, LockHeldError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import Locks
 from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.metadata_table import check_no_metadata_table
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -50,25 +51,36 @@ def lock_method_of(table: TableHandle) -> LockMethod:
 
 
 def table_lock(
-    table: TableHandle, session: Session, *, rolls_back: bool = False, validates: bool = False
+    table: TableHandle,
+    session: Session,
+    *,
+    rolls_back: bool = False,
+    validates: bool = False,
+    allows_metadata_table: bool = False,
 ) -> TableLock:
     """Return the table's lock for a session, not yet held.
 
     If the holder is dead, its write is rolled back before its lock is removed. Entering the lock raises
     ForeignTableError if the table no longer belongs to its owner, StaleTimelineError if it got another
-    timeline layout since it was opened, and ConflictError if it is locked in another way since then. If the
-    session only ``rolls_back`` its own work, the owner is not checked. If it ``validates`` a write, that
-    compares the properties itself.
+    timeline layout since it was opened, ConflictError if it is locked in another way since then, and
+    UnsupportedTableError if it has a metadata table, unless the session ``allows_metadata_table``. If the
+    session only ``rolls_back`` its own work, neither the owner nor a metadata table is checked. If it
+    ``validates`` a write, that compares the properties itself.
     """
 
     def confirm() -> None:
         if not rolls_back:
             table.check_owner()
-        if not validates and lock_method(table.config_under_lock().raw, uri=table.store.uri) != method:
+        if validates:
+            return
+        config = table.config_under_lock()
+        if lock_method(config.raw, uri=table.store.uri) != method:
             raise ConflictError(
                 "{table}: the table was opened before its method of locking changed; run the command again",
                 table=table.store.uri,
             )
+        if not (rolls_back or allows_metadata_table):
+            check_no_metadata_table(config, uri=table.store.uri)
 
     method = lock_method_of(table)
     return TableLock(
@@ -81,12 +93,28 @@ def table_lock(
 
 @contextmanager
 def locked_session(
-    table: TableHandle, timeline: Timeline, *, purpose: str, timing: Timing
+    table: TableHandle,
+    timeline: Timeline,
+    *,
+    purpose: str,
+    timing: Timing,
+    allows_metadata_table: bool = False,
 ) -> Iterator[tuple[Session, TableLock]]:
     """Yield a session with a new instant, and the lock of the table, held until the block ends.
 
     The instant is later than all instants of the timeline. If the block ends without an error, the claim on
     the instant is removed. So the block must complete the instant or leave it unused.
+
+    Args:
+        table: The table.
+        timeline: The current timeline of the table.
+        purpose: The purpose of the session, for its claim.
+        timing: The waiting periods for locks.
+        allows_metadata_table: If False, the block changes what a metadata table lists, and is refused beside
+            one.
+
+    Raises:
+        UnsupportedTableError: If there is a metadata table that is not allowed.
     """
     with open_session(
         table.store,
@@ -95,7 +123,7 @@ def locked_session(
         zone=table.config.timezone,
         timing=timing,
     ) as session:
-        with table_lock(table, session) as lock:
+        with table_lock(table, session, allows_metadata_table=allows_metadata_table) as lock:
             yield session, lock
         session.acknowledge()
 

@@ -44,10 +44,12 @@ from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import LATE_FAILURES, is_full, logging_failures
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
+from parquetry.runtime.table.metadata_table import finish_drop
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
 from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
 from parquetry.runtime.timeline.instant import Action, State
+from parquetry.runtime.timeline.sidecars import METADATA_DROP_PATH
 from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -185,6 +187,8 @@ def _clean(
     orphans = leftovers = 0
     try:
         orphans, leftovers = _clean_up(table, timeline, timing=timing, whole_table=whole_table)
+        if whole_table:
+            leftovers += _finish_drop(table, timing)
     except LATE_FAILURES as error:
         if instant is None:
             raise
@@ -209,6 +213,15 @@ def _clean_up(
     if whole_table:
         leftovers += delete_stale_statistics(timeline, cleaned.instants)
     return len(cleaned.orphans), leftovers
+
+
+def _finish_drop(table: TableHandle, timing: Timing) -> int:
+    """Finish the drop of a metadata table that was interrupted, and return the number of folders deleted."""
+    store = table.store
+    if store.stat(METADATA_DROP_PATH) is None:
+        return 0
+    with locked_session(table, table.timeline(), purpose="clean", timing=timing):
+        return int(finish_drop(store))
 
 
 def _expired_by_policy(

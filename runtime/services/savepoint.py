@@ -104,7 +104,7 @@ def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAU
     """
     store = table.store
     timeline = table.timeline()
-    with locked_session(table, timeline, purpose="savepoint", timing=timing):
+    with locked_session(table, timeline, purpose="savepoint", timing=timing, allows_metadata_table=True):
         if not timeline.reload().contains(instant, Action.SAVEPOINT):
             raise InvalidDataError(
                 "{table}: there is no savepoint of {savepoint}; the savepoints are {savepoints}",

@@ -27,7 +27,9 @@ _LATEST_INTERNAL_SCHEMA: Final = "latest_schema"
 _MILLISECONDS: Final = '"timestamp-millis"'
 
 
-def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None:
+def check_writable(
+    handle: TableHandle, timeline: Timeline, now_ms: int, *, drops_metadata_table: bool = False
+) -> None:
     """Raise an error if the table cannot be written safely.
 
     An instant up to :data:`MAX_CLOCK_SKEW_MS` ahead of ``now_ms`` is accepted, and the caller has to wait,
@@ -37,6 +39,8 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
         handle: The table.
         timeline: The current timeline of the table.
         now_ms: The time of the store's clock, in ms since the epoch.
+        drops_metadata_table: If True, a metadata table is no obstacle, because it is dropped before the
+            table is written.
 
     Raises:
         UnsupportedTableError: If writing is unsafe. The message has the location, the value and one remedy.
@@ -51,6 +55,8 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
     check_declared_spec(handle.store.uri, handle.owner, handle.applied, handle.spec)
     check_readable(handle.store, handle.config)
     _check_version(handle)
+    if not drops_metadata_table and (reason := metadata_table_problem(handle.config)) is not None:
+        raise UnsupportedTableError("{table}: {reason}", table=handle.store.uri, reason=reason)
     for problem in writing_problems(handle.config):
         raise UnsupportedTableError("{table}: {reason}", table=handle.store.uri, reason=problem)
     _check_schema(handle, timeline)
@@ -83,14 +89,25 @@ def ahead_ms(timeline: Timeline, timezone: Timezone, now_ms: int) -> int:
     return 0 if newest is None else max(0, parse_instant_ms(newest, timezone) - now_ms)
 
 
+def metadata_table_problem(config: TableConfig) -> Message | None:
+    """Return a message with a remedy if the properties declare a metadata table, else None."""
+    if not config.metadata_partitions:
+        return None
+    return Message(
+        "hoodie.table.metadata.partitions={partitions}: readers that use the metadata table would miss rows; "
+        "{plan_command} shows that {apply_command} drops it, or write once with Hudi and "
+        "hoodie.metadata.enable=false, which removes it; keep that setting in every Hudi writer",
+        partitions=",".join(config.metadata_partitions),
+        plan_command=command("plan"),
+        apply_command=command("apply"),
+    )
+
+
 def writing_problems(config: TableConfig) -> Iterator[str]:
-    """Yield a message with a remedy for each property that makes writing unsafe."""
-    if config.metadata_partitions:
-        yield (
-            f"hoodie.table.metadata.partitions={','.join(config.metadata_partitions)}: readers that use the "
-            f"metadata table would miss rows; write once with Hudi and hoodie.metadata.enable=false, which "
-            f"removes it, and keep that setting in every Hudi writer"
-        )
+    """Yield a message with a remedy for each property that makes writing unsafe.
+
+    A metadata table is no such property, because `apply` drops it (:func:`metadata_table_problem`).
+    """
     if config.drop_partition_columns:
         yield (
             "hoodie.datasource.write.drop.partition.columns=true: files lack the partition columns; "

@@ -17,6 +17,11 @@ from parquetry.runtime.timeline.layout import LAYOUTS, TimelineLayout
 
 COPY_ON_WRITE: Final = "COPY_ON_WRITE"
 TIMEZONE_KEY: Final = "hoodie.table.timeline.timezone"
+METADATA_TABLE_KEYS: Final = (
+    "hoodie.table.metadata.partitions",
+    "hoodie.table.metadata.partitions.inflight",
+)
+"""The properties that declare a metadata table: its partitions in use, and those that are being built."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +94,7 @@ class TableConfig:
             url_encode=_flag(raw, "hoodie.datasource.write.partitionpath.urlencode"),
             timezone=_timezone(raw, location),
             populate_meta_fields=_flag(raw, "hoodie.populate.meta.fields", default=True),
-            metadata_partitions=_fields(raw, "hoodie.table.metadata.partitions")
-            + _fields(raw, "hoodie.table.metadata.partitions.inflight"),
+            metadata_partitions=tuple(name for key in METADATA_TABLE_KEYS for name in _fields(raw, key)),
             drop_partition_columns=_flag(raw, "hoodie.datasource.write.drop.partition.columns"),
             base_file_format=raw.get("hoodie.table.base.file.format", "PARQUET").upper(),
             bootstrap_base_path=raw.get("hoodie.bootstrap.base.path") or None,

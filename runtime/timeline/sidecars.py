@@ -22,6 +22,9 @@ REPORTS_FOLDER: Final = f"{SIDECAR_FOLDER}/reports"
 """The results of jobs for their launchers, which delete them when the job has ended."""
 
 CLEAN_PROGRESS_PATH: Final = f"{SIDECAR_FOLDER}/cleaned.json"
+METADATA_DROP_PATH: Final = f"{SIDECAR_FOLDER}/dropping_metadata_table"
+"""Exists while the metadata table is being dropped. After a crash, the next apply or clean finishes that."""
+
 CLUSTERING_CHECK_PATH: Final = f"{SIDECAR_FOLDER}/clustering_check.json"
 ABANDONED_FOLDER: Final = f"{SIDECAR_FOLDER}/abandoned"
 """One file for each clustering, named by its instant. It exists as long as the instant is on the timeline."""

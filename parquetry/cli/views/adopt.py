@@ -32,6 +32,8 @@ class AdoptView:
                         for left in outcome.left_out
                     ),
                 ]
+                if outcome.metadata_partitions:
+                    lines += [f"  {_metadata_table_text(outcome.metadata_partitions, paint)}"]
             case Acceptance(accepted=()):
                 return f"{paint.bold(outcome.table)} at {outcome.location} has not drifted: nothing to accept"
             case Acceptance():
@@ -48,6 +50,14 @@ class AdoptView:
     def json(self, outcome: Adopted | Acceptance) -> Any:
         """Return every field; ``accepted`` exists only if drift was accepted."""
         return to_json_value(outcome)
+
+
+def _metadata_table_text(partitions: tuple[str, ...], paint: Paint) -> str:
+    """Return what happens to the metadata table of an adopted table."""
+    return (
+        f"{paint.warn('metadata table')} ({', '.join(partitions)}): nothing is written until the next plan, "
+        "which drops it, is applied; set hoodie.metadata.enable=false in every Hudi writer"
+    )
 
 
 def _shown(value: Any) -> str:

@@ -17,8 +17,9 @@ def command(*, request: ProjectRequest, output: Output, location: str, name: str
     """Write tables/NAME.yml for the Hudi table at LOCATION, a path or URI, and record it as applied.
 
     The spec takes over columns, keys, partitioning and the settings that the table records. The
-    next plan is empty. If the table belongs to the project, the command writes the changes of
-    others into its spec. It changes nothing that other programs read.
+    next plan is empty, unless the table has a metadata table: the plan drops that. If the table
+    belongs to the project, the command writes the changes of others into its spec. It changes
+    nothing that other programs read.
     """
     from parquetry.cli.requests.workspaces import absolute_location, reloader, workspace_of
     from parquetry.cli.views.adopt import AdoptView

@@ -83,6 +83,7 @@ def _tables_text(tables: tuple[str, ...]) -> str:
 _STEPS: Final[Mapping[Step, str]] = {
     Step.CREATE: "creates the table",
     Step.RESTORE: "restores the properties",
+    Step.DROP_METADATA_TABLE: "drops the metadata table",
     Step.UPGRADE: "upgrades the table to its declared version",
     Step.DOWNGRADE: "downgrades the table to its declared version",
     Step.EVOLVE: "commits the schema",

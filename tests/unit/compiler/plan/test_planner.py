@@ -10,16 +10,23 @@ import pytest
 import yaml
 
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
+from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode, intent_json
 from parquetry.compiler.plan.model import ChangeClass, Step
 from parquetry.compiler.plan.planner import plan_workspace
+from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.config import METADATA_TABLE_KEYS
 from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.table.partition_metadata import put_partition_metadata
+from parquetry.runtime.timeline.sidecars import METADATA_DROP_PATH
 from tests.support.handmade_git import commit_all, git
+from tests.support.metadata_table import exists, switch_on
 from tests.support.planning import NOW, apply, plan
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
 from tests.support.stores import CountingStore
@@ -296,6 +303,113 @@ def test_a_property_that_another_program_changed_is_put_back(folder):
     assert action.steps == (Step.RESTORE, Step.EVOLVE, Step.RECORD)
     apply(folder)
     assert plan(folder).is_empty
+
+
+def test_a_metadata_table_is_dropped_by_an_action_that_every_view_shows(folder):
+    apply(folder)
+    switch_on(folder.table, "column_stats,files")
+    result = plan(folder, select=("orders",))
+    (action,) = result.intent.actions
+    assert (action.code, action.change_class, action.steps) == (
+        "SC104",
+        ChangeClass.POLICY,
+        (Step.DROP_METADATA_TABLE,),
+    )
+    assert not action.requirements.no_metadata_table
+    (change,) = action.changes
+    assert (change.path, change.old, change.new) == (
+        "properties.hoodie.table.metadata.partitions",
+        "column_stats,files",
+        None,
+    )
+    (drift,) = result.evidence.drift
+    assert (drift.code, drift.path) == ("DR104", f"orders.{change.path}")
+    assert result.evidence.warnings == ()
+    assert decode(encode(result), name="plan.json") == result
+    document = intent_json(result.intent)["actions"][0]
+    assert document["steps"] == ["drop_metadata_table"]
+    for shown in (
+        PlanView().text(result, Paint(enabled=False)),
+        render_markdown(result),
+        render_html(result),
+        str(document["changes"][0]["reason"]),
+    ):
+        text = " ".join(shown.split())
+        assert "readers of a metadata table would miss the rows that parquetry writes" in text
+        assert "hoodie.metadata.enable=false in every Hudi writer" in text
+    apply(folder)
+    assert not exists(folder.table)
+    assert plan(folder).is_empty
+    assert read_applied(open_store(folder.table)).ref.number == 1
+
+
+def test_a_metadata_table_is_dropped_before_the_schema_is_committed(folder):
+    apply(folder)
+    switch_on(folder.table)
+    switch_on(folder.table, "column_stats", key=METADATA_TABLE_KEYS[1])
+    folder.orders(columns=columns_with(note={"type": "string"}))
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.steps) == ("SC301", (Step.DROP_METADATA_TABLE, Step.EVOLVE, Step.RECORD))
+    assert [change.code for change in action.changes] == ["SC301", "SC104", "SC104"]
+    apply(folder)
+    assert plan(folder).is_empty
+    assert not exists(folder.table)
+
+
+def test_a_drop_that_was_interrupted_is_finished_by_the_same_plan_and_by_a_clean(folder):
+    apply(folder)
+    store = open_store(folder.table)
+    for finish in ("plan", "clean"):
+        switch_on(folder.table)
+        planned = plan(folder)
+        switch_on(folder.table, "")
+        store.put(METADATA_DROP_PATH, b"files\n")
+        assert plan(folder).is_empty
+        if finish == "plan":
+            assert apply_plan(planned, folder.workspace()).failure is None
+        else:
+            assert clean(open_table(store)).leftovers_deleted == 1
+        assert not exists(folder.table)
+        assert store.stat(METADATA_DROP_PATH) is None
+
+
+def test_the_work_of_the_next_run_is_measured_beside_a_metadata_table(folder):
+    apply(folder)
+    switch_on(folder.table)
+    assert set(plan_workspace(folder.workspace(), now_ms=NOW, due=True).evidence.due) == {"orders"}
+
+
+def test_a_blocked_change_leaves_the_metadata_table(folder):
+    apply(folder)
+    switch_on(folder.table)
+    folder.orders(ordering="items")
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC404"
+    assert "SC104" in [change.code for change in blocked.changes]
+
+
+def test_a_table_with_a_metadata_table_is_forgotten_and_keeps_it(folder):
+    apply(folder)
+    switch_on(folder.table)
+    (folder.root / "tables/orders.yml").unlink()
+    apply(folder)
+    assert exists(folder.table)
+    assert read_applied(open_store(folder.table)).ref.forgotten
+    folder.orders()
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.steps) == ("SC003", (Step.DROP_METADATA_TABLE, Step.RECORD))
+    apply(folder)
+    assert not exists(folder.table)
+
+
+def test_a_creation_that_was_interrupted_drops_what_hudi_made_meanwhile(folder):
+    create_table(open_store(folder.table), folder.workspace().table("orders").spec, project="shop")
+    switch_on(folder.table)
+    (action,) = plan(folder).intent.actions
+    assert action.steps == (Step.DROP_METADATA_TABLE, Step.CREATE, Step.RECORD)
+    apply(folder)
+    assert plan(folder).is_empty
+    assert not exists(folder.table)
 
 
 def test_a_commit_that_cannot_be_read_is_drift_and_other_tables_are_planned(folder):

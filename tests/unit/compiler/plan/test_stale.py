@@ -10,6 +10,7 @@ import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import check_age, decode, encode
+from parquetry.compiler.plan.model import Step
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.commit.claims import open_session
@@ -157,8 +158,10 @@ def test_hudi_made_a_metadata_table(shop):
     properties = shop.place / ".hoodie/hoodie.properties"
     properties.write_text(f"{properties.read_text()}\nhoodie.table.metadata.partitions=files\n")
     assert "hoodie.table.metadata.partitions is files, but was empty" in refusal(shop.apply(stale))
-    (blocked,) = shop.plan().intent.blocked
-    assert blocked.code == "SC503"
+    (action,) = shop.plan().intent.actions
+    assert action.steps == (Step.DROP_METADATA_TABLE, Step.RECORD)
+    assert shop.apply().failure is None
+    assert shop.plan().is_empty
 
 
 def test_the_plan_was_edited(shop):

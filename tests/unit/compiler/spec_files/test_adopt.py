@@ -58,6 +58,7 @@ from parquetry.runtime.table.properties import (
 )
 from parquetry.runtime.table.schema import live_columns, schema_json
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
+from tests.support.metadata_table import exists, is_declared, switch_on
 from tests.support.project_folder import ProjectFolder
 from tests.support.repository import ROOT
 
@@ -289,7 +290,6 @@ def test_a_name_that_is_none_or_is_taken_asks_for_another(folder):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"hoodie__table__metadata__partitions": "files"}, "hoodie.metadata.enable=false"),
         ({"hoodie__table__version": "8"}, "downgrade_table"),
         ({"hoodie__populate__meta__fields": "false"}, "rewrite the table with true"),
         ({"hoodie__table__type": "MERGE_ON_READ"}, "copy-on-write"),
@@ -571,13 +571,53 @@ def test_a_table_created_from_python_is_taken_over_with_its_spec(folder):
 def test_a_feature_that_forbids_writing_is_drift(folder):
     table = foreign(folder)
     do(folder, table.folder)
-    edit(table, hoodie__table__metadata__partitions="files")
-    (drift,) = drifted(folder).drifts
-    assert drift.code == "DR100"
-    assert "hoodie.metadata.enable=false" in drift.remedy
-    edit(table, hoodie__table__metadata__partitions=None, hoodie__table__version="8")
+    edit(table, hoodie__table__version="8")
     (drift,) = drifted(folder).drifts
     assert (drift.code, "downgrade_table" in drift.remedy) == ("DR100", True)
+
+
+def test_a_table_with_a_metadata_table_is_adopted_and_the_plan_drops_it(folder):
+    table = foreign(folder)
+    switch_on(table.folder, "column_stats,files")
+    done = do(folder, table.folder)
+    assert done.metadata_partitions == ("column_stats", "files")
+    text = " ".join(AdoptView().text(done, Paint(enabled=False)).split())
+    assert (
+        "metadata table (column_stats, files): nothing is written until the next plan, which drops it" in text
+    )
+    assert is_declared(table.folder)
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.change_class, action.steps) == (
+        "SC104",
+        "policy",
+        (Step.DROP_METADATA_TABLE,),
+    )
+    assert apply_plan(plan(folder), folder.workspace()).failure is None
+    assert not exists(table.folder)
+    assert plan(folder).is_empty
+    assert drifted(folder).drifts == ()
+    assert read_applied(table.store).ref.number == 1
+
+
+def test_a_metadata_table_that_hudi_creates_later_is_drift_that_apply_drops(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+    switch_on(table.folder)
+    (drift,) = drifted(folder).drifts
+    assert (drift.code, drift.path, drift.live, drift.restorable) == (
+        "DR104",
+        "properties.hoodie.table.metadata.partitions",
+        "files",
+        True,
+    )
+    assert (
+        str(drift.remedy)
+        == "`parquetry apply` drops it; set hoodie.metadata.enable=false in every Hudi writer"
+    )
+    with pytest.raises(UnacceptableDriftError, match="cannot be accepted; `parquetry apply` drops it"):
+        do(folder, table.folder)
+    assert apply_plan(plan(folder), folder.workspace()).failure is None
+    assert drifted(folder).drifts == ()
 
 
 def test_the_lost_time_zone_of_a_table_of_ours_is_drift(folder):
