@@ -19,6 +19,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.handle import open_table
 from tests.support.apply_process import Applier, applier
+from tests.support.metadata_table import exists, switch_on
 from tests.support.orphans import leftovers
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable, rows_of, view_rows
@@ -29,7 +30,7 @@ SAMPLED = 29
 """Of so many moments one is tried in the short form."""
 
 ROWS = {"a": (1, "x"), "b": (2, "y")}
-CHANGES = ("create", "evolve", "policy", "forget", "restore", "upgrade", "downgrade")
+CHANGES = ("create", "evolve", "policy", "forget", "restore", "upgrade", "downgrade", "drop")
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ def changed(root: Path, kind: str) -> Shop:
         folder.write("tables/events.yml", EVENTS | {"sizing": ORDERS["sizing"]})
     elif kind == "forget":
         (root / "tables/events.yml").unlink()
+    elif kind == "drop":
+        switch_on(shop.table)
     else:
         properties = shop.table / ".hoodie/hoodie.properties"
         properties.write_text(f"{properties.read_text()}hoodie.table.precombine.field=v\n")
@@ -139,6 +142,7 @@ def check_recovery(shop: Shop, *, old: tuple[int, bool], new: tuple[int, bool], 
     SmallTable(open_store(shop.table)).upsert({"c": (3, "x")})
     assert rows_of(shop.table)["c"] == (3, "x"), place
     clean(open_table(open_store(shop.table)), timing=AT_ONCE)
+    assert not exists(shop.table), place
     assert leftovers(shop.table) == [], place
     check_one_layout(shop.table, place)
 

@@ -161,8 +161,11 @@ def test_we_leave_what_hudi_leaves(folder, hudi):
     adopt(folder.workspace(), str(path), name=None, reload=folder.workspace)
     assert_planned(folder, path)
     assert _beside_timeline(path) == _beside_timeline(theirs)
-    left = {key: value for key, value in read_table_properties(open_store(theirs)).items() if value}
-    assert read_table_properties(open_store(path)) == left
+    assert _set_properties(path) == _set_properties(theirs)
+
+
+def _set_properties(path):
+    return {key: value for key, value in read_table_properties(open_store(path)).items() if value}
 
 
 def _beside_timeline(path):

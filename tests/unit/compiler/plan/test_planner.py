@@ -330,7 +330,7 @@ def test_a_metadata_table_is_dropped_by_an_action_that_every_view_shows(folder):
     assert document["steps"] == ["drop_metadata_table"]
     for shown in (
         PlanView().text(result, Paint(enabled=False)),
-        render_markdown(result),
+        render_markdown(result, max_bytes=60_000),
         render_html(result),
         str(document["changes"][0]["reason"]),
     ):
