@@ -290,7 +290,7 @@ def test_a_name_that_is_none_or_is_taken_asks_for_another(folder):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"hoodie__table__version": "8"}, "downgrade_table"),
+        ({"hoodie__table__version": "10"}, "downgrade_table"),
         ({"hoodie__populate__meta__fields": "false"}, "rewrite the table with true"),
         ({"hoodie__table__type": "MERGE_ON_READ"}, "copy-on-write"),
         ({"hoodie__table__keygenerator__class": "com.example.Ours"}, "unknown key generator"),
@@ -571,7 +571,7 @@ def test_a_table_created_from_python_is_taken_over_with_its_spec(folder):
 def test_a_feature_that_forbids_writing_is_drift(folder):
     table = foreign(folder)
     do(folder, table.folder)
-    edit(table, hoodie__table__version="8")
+    edit(table, hoodie__table__version="10")
     (drift,) = drifted(folder).drifts
     assert (drift.code, "downgrade_table" in drift.remedy) == ("DR100", True)
 
