@@ -71,9 +71,9 @@ def expected(checkout):
     "environment",
     [
         {"TZ": "Asia/Kolkata", "PYTHONHASHSEED": "1"},
-        {"TZ": "America/St_Johns", "PYTHONHASHSEED": "2", "HOME": "/nonexistent", "USER": "somebody"},
+        {"TZ": "America/St_Johns", "PYTHONHASHSEED": "2", "HOME": "/nonexistent", "COLUMNS": "20"},
         {"LC_ALL": "C", "LANG": "C", "TZ": "Pacific/Chatham"},
-        {"LC_ALL": "tr_TR.UTF-8", "LANGUAGE": "tr"},
+        {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8", "LANGUAGE": "tr", "PYTHONUTF8": "0"},
     ],
     ids=["east", "west", "c-locale", "turkish"],
 )
@@ -97,6 +97,14 @@ def test_comments_key_order_and_formatting(checkout, expected, tmp_path):
     shutil.copytree(checkout / "warehouse", there / "warehouse")
     assert intent(there) == expected
     assert parquetry("fmt", "-p", there).returncode == 0
+    assert intent(there) == expected
+
+
+def test_another_folder_of_a_spec_below_tables(checkout, expected, tmp_path):
+    there = write(tmp_path / "shop", SPECS | CHANGED)
+    shutil.copytree(checkout / "warehouse", there / "warehouse")
+    (there / "tables/gold").mkdir()
+    shutil.move(there / "tables/orders.yml", there / "tables/gold/orders.yml")
     assert intent(there) == expected
 
 

@@ -48,8 +48,10 @@ def incoming(rng):
     )
 
 
-def group_in(folder, order) -> GroupWork:
-    """The group of files of 96 MiB of rows, target files of a quarter of that."""
+@pytest.fixture(scope="module")
+def written_files(tmp_path_factory):
+    """A folder, and the slices of its files of 96 MiB of rows."""
+    folder = tmp_path_factory.mktemp("group")
     rng = np.random.default_rng(1)
     ctx = context(folder, COLUMNS, instant=FIRST)
     files = [
@@ -57,7 +59,11 @@ def group_in(folder, order) -> GroupWork:
         for number in range(FILES)
         for file in write_bucket(ctx, bucket(ctx, number), [incoming(rng)]).files
     ]
-    slices = tuple(slice_of(file) for file in files)
+    return folder, tuple(slice_of(file) for file in files)
+
+
+def group_with(slices, order) -> GroupWork:
+    """The group of these files, with target files of a quarter of their size."""
     return GroupWork(index=0, partition="p=1", slices=slices, target_bytes=24 * MIB, order=order)
 
 
@@ -69,9 +75,10 @@ def group_in(folder, order) -> GroupWork:
         None,
     ],
 )
-def test_a_group_of_many_times_the_budget_stays_near_it(tmp_path, count_allocations, order):
-    group = group_in(tmp_path, order)
-    after = replace(context(tmp_path, COLUMNS, instant=SECOND), memory_budget_bytes=16 * MIB)
+def test_a_group_of_many_times_the_budget_stays_near_it(written_files, count_allocations, order):
+    folder, slices = written_files
+    group = group_with(slices, order)
+    after = replace(context(folder, COLUMNS, instant=SECOND), memory_budget_bytes=16 * MIB)
     counting = count_allocations()
     written = rewrite_group(after, group)
     assert written.consumed_rows == FILES * ROWS
@@ -258,12 +265,13 @@ def rewritten(folder, group, budget_mib, count_allocations, columns=COLUMNS):
     return len(found), counting.max_memory() / MIB, files
 
 
-def test_rows_are_sorted_in_one_piece_where_the_budget_has_room(tmp_path, count_allocations):
-    group = group_in(tmp_path, RowOrder(strategy="sort", columns=("n",)))
-    spilled, _, files = rewritten(tmp_path, group, 128, count_allocations)
+def test_rows_are_sorted_in_one_piece_where_the_budget_has_room(written_files, count_allocations):
+    folder, slices = written_files
+    group = group_with(slices, RowOrder(strategy="sort", columns=("n",)))
+    spilled, _, files = rewritten(folder, group, 128, count_allocations)
     assert spilled > 0
     for budget_mib in (256, 768):
-        spilled, peak_mib, same = rewritten(tmp_path, group, budget_mib, count_allocations)
+        spilled, peak_mib, same = rewritten(folder, group, budget_mib, count_allocations)
         assert (spilled, same) == (0, files)
         assert peak_mib < 256
 
@@ -306,11 +314,12 @@ def test_what_narrow_rows_are_sorted_by_has_room_beside_them(tmp_path, strategy)
 
 
 def test_sorted_runs_stay_in_memory_where_the_budget_has_room_for_all_of_them(
-    tmp_path, count_allocations, monkeypatch
+    written_files, count_allocations, monkeypatch
 ):
     monkeypatch.setattr(task, "_MOST_WHOLE_BYTES", 0)
-    group = group_in(tmp_path, RowOrder(strategy="sort", columns=("n",)))
-    found = {budget: rewritten(tmp_path, group, budget, count_allocations) for budget in (256, 512, 768)}
+    folder, slices = written_files
+    group = group_with(slices, RowOrder(strategy="sort", columns=("n",)))
+    found = {budget: rewritten(folder, group, budget, count_allocations) for budget in (256, 512, 768)}
     assert {budget: spilled for budget, (spilled, _, _) in found.items()} == {256: 3, 512: 2, 768: 0}
     (_, _, files), (_, peak_mib, same), (_, most_mib, too) = found.values()
     assert files == same == too
