@@ -386,11 +386,6 @@ class _Publication:
             return stored == content
         return put is not PutOutcome.LOST
 
-    def _is_overtaken(self, current: Timeline) -> bool:
-        """Return whether another write was completed after the completion time that was chosen before."""
-        chosen = None if self._completed is None else self._completed.completed_at
-        return chosen is not None and any(write.position > chosen for write in current.completed_writes)
-
     def _is_stored(self) -> bool:
         """Return whether the completed file exists although the store reported a failure."""
         if self._completed is None:

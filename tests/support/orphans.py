@@ -6,7 +6,6 @@ from pathlib import Path
 
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
-from parquetry.runtime.timeline.instant import NAMES_OF_LAYOUT_1
 
 TEMPORARY = (
     ".hoodie/.temp",
@@ -43,7 +42,7 @@ def leftovers(path: Path | str) -> list[str]:
             or relative.endswith(".tmp")
             or (relative.startswith(".hoodie/.parquetry/stats/") and not _stands(timeline, file.stem))
             or (
-                (instant := NAMES_OF_LAYOUT_1.parse(file.name)) is not None
+                (instant := timeline.layout.NAMES.parse(file.name)) is not None
                 and not timeline.contains(instant.time, instant.action, state=None)
             )
         ):

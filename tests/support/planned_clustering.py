@@ -43,10 +43,10 @@ def apply_key(table: SmallTable, key: str) -> None:
 
 
 def table_in_debt(
-    path: Path | str | ObjectStore, section: ClusteringSpec = SORTED, *, inserts: int = 3
+    path: Path | str | ObjectStore, section: ClusteringSpec = SORTED, *, inserts: int = 3, **options: int
 ) -> SmallTable:
     """Two partitions with ``inserts`` small files each: rows ``k<n>`` with value n."""
-    table = make_table(path)
+    table = make_table(path, **options)
     apply_clustering(table, section)
     for number in range(inserts):
         table.insert({f"k{n}": (n, "ab"[n % 2]) for n in range(number * 10, number * 10 + 10)})
