@@ -11,10 +11,9 @@ import pytest
 from parquetry.compiler.plan.drift import drift_of_workspace
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
-from parquetry.runtime.errors import UnsupportedTableError
 from tests.interop.test_hudi_beside_us import Beside
 from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
-from tests.support import hudi_history, our_table
+from tests.support import our_table
 from tests.support.hudi_spark import newest_write
 from tests.support.judges import assert_latest
 from tests.support.project_folder import ProjectFolder
@@ -87,19 +86,3 @@ def test_an_unpartitioned_restored_and_archived_table_is_adopted(spark, folder, 
     Beside(hudi, ours).upsert(ours.rows(rnd, range(15, 25), 31))
     assert_latest(judges, str(ours.path), ours.model)
     assert_at_rest(folder)
-
-
-@MOSTLY_1_2_0
-def test_a_table_with_a_metadata_table_is_refused_until_the_remedy_was_followed(folder, hudi):
-    rnd = random.Random(73)
-    path = folder.root / "warehouse" / "made"
-    made = hudi_history.start(hudi, path, partition_by=("region",), columns=["c_int"])
-    stays = {key: value for key, value in hudi.guards().items() if key != "hoodie.metadata.enable"}
-    with_metadata = stays | {"hoodie.metadata.enable": "true"}
-    made.insert(made.rows(rnd, range(8), 1), mode="overwrite", guarded=False, options=with_metadata)
-    with pytest.raises(UnsupportedTableError, match=r"write once with Hudi and hoodie.metadata.enable=false"):
-        adopt(folder.workspace(), str(path), name=None, reload=folder.workspace)
-    assert not (folder.root / "tables" / "made.yml").exists()
-    assert not (path / ".hoodie" / ".parquetry").exists()
-    made.upsert(made.rows(rnd, range(4), 2))
-    do_adopt(folder, path)
