@@ -1,4 +1,4 @@
-"""Tables that real Hudi makes today, with its default settings: read, inspected, tested and simulated.
+"""Tables that real Hudi makes today, with its default settings: read, inspected, tested, simulated and adopted.
 
 The judge is the Hudi that made a table. What it cannot read any more, as a clean deleted its files, is not asked.
 """
@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import shutil
+import subprocess
 from itertools import pairwise
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from tests.support.hudi_spark import NO_METADATA_TABLE, HudiTable
 from tests.support.hudi_tables import RECIPES, SCHEMA, completions
 from tests.support.model import differences, frozen_table
 from tests.support.our_table import to_table
+from tests.support.project_folder import ProjectFolder
 from tests.support.stores import CountingStore
 from tests.support.tested_rows import Launched
 from tests.support.view_reader import ViewReader
@@ -209,6 +211,82 @@ def test_commands_that_only_read_do_so_without_a_project(made, tmp_path):
 
 def partition(answers):
     return answers.latest.column("_hoodie_partition_path")[0].as_py()
+
+
+# -- adopted
+
+
+def test_a_table_is_adopted_in_its_version_and_its_metadata_table_is_dropped(made, tmp_path):
+    table, answers = made
+    name = table.table.name
+    folder, path = project_with(table, tmp_path)
+    before = everything(path)
+    assert answered("adopt", str(path), cwd=folder.root)["table"] == name
+    after = everything(path)
+    assert {file: after[file] for file in before} == before
+    spec = folder.workspace().table(name).spec
+    assert (spec.record_key, spec.ordering, spec.partition_by, spec.table_version) == (
+        table.table.key,
+        table.table.ordering,
+        table.table.partition_by,
+        version_of(path),
+    )
+    assert [column.name for column in spec.columns] == COLUMNS
+    (drift,) = answered("drift", cwd=folder.root)["tables"]
+    assert [one["code"] for one in drift["drifts"]] == ["DR104"]
+
+    plan = answered("plan", cwd=folder.root)
+    assert [(action["table"], action["code"]) for action in plan["intent"]["actions"]] == [(name, "SC104")]
+    answered("apply", "--auto-approve", cwd=folder.root)
+    assert not (path / ".hoodie/metadata").exists()
+    assert answered("plan", "--due", cwd=folder.root)["intent"]["actions"] == []
+    assert answered("drift", cwd=folder.root)["tables"][0]["drifts"] == []
+    assert_same(answers.latest, ViewReader().read(str(path)), "after the adoption")
+    assert_same(answers.latest, table.hudi.read(str(path), metadata_table=None), "Hudi after the adoption")
+
+
+def test_commands_of_a_project_read_an_adopted_table(made, tmp_path):
+    table, answers = made
+    name = table.table.name
+    folder, path = project_with(table, tmp_path)
+    adopted = answered("adopt", str(path), cwd=folder.root)
+    git(folder.root, "init", "--quiet")
+    git(folder.root, "add", ".")
+    git(folder.root, "commit", "--quiet", "-m", "one")
+    before = everything(path)
+    assert answered("inspect", name, cwd=folder.root)["totals"]["rows"] == answers.latest.num_rows
+    assert command("inspect", name, "--out", "layout.json", cwd=folder.root).returncode == 0
+    assert answered("timeline", name, cwd=folder.root)["instants"]
+    answered("simulate", "clustering", name, "--strategy", "sort", "--columns", "id", cwd=folder.root)
+    done = command("doctor", cwd=folder.root)
+    assert f"table {name}" in done.stdout, done.stdout
+
+    file = folder.root / adopted["file"]
+    file.write_text(file.read_text() + TESTS + "sizing: {max_file_size: 1MiB, small_file_limit: 512KiB}\n")
+    (changed,) = answered("diff", "--base", "HEAD", "--state", "layout.json", cwd=folder.root)["tables"]
+    assert changed["estimate"]["files"] == len(set(answers.latest.column("_hoodie_file_name").to_pylist()))
+    tested = answered("test", "--no-spark", cwd=folder.root)
+    assert {one["status"] for one in tested["tests"]} == {"passed"}
+    assert everything(path) == before
+
+
+def project_with(table, tmp_path):
+    """A project without a table, and the folder of a copy of the table in its warehouse."""
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables" / "orders.yml").unlink()
+    path = folder.root / "warehouse" / table.table.name
+    shutil.copytree(table.path, path)
+    return folder, path
+
+
+def version_of(path):
+    properties = (path / ".hoodie" / "hoodie.properties").read_text()
+    return int(re.search(r"^hoodie\.table\.version=(\d+)$", properties, re.MULTILINE)[1])
+
+
+def git(folder, *arguments):
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    subprocess.run(["git", *identity, "-C", str(folder), *arguments], check=True)
 
 
 # -- refused by name, before anything else is read
