@@ -71,6 +71,7 @@ def document(spec: TableSpec) -> dict[str, Any]:
         "partition_by": list(spec.partition_by),
         "partitioning": {"hive_style": spec.hive_style, "url_encode": spec.url_encode},
         "table_version": spec.table_version,
+        "locks": str(spec.locks),
         "sizing": {
             "max_file_size": format_size(sizing.max_file_size_bytes),
             "small_file_limit": format_size(sizing.small_file_limit_bytes),

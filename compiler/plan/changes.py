@@ -31,6 +31,7 @@ CODES = {
     "SC103": "the signature of the applied record is added, replaced or removed",
     "SC104": "another program has created a metadata table, and parquetry drops it",
     "SC201": "a limit, a schedule, a source or another rule changed",
+    "SC202": "the lock of the table changed",
     "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",
     "SC261": "the table version changed",
     "SC262": "another program changed the table version; it is changed back",
@@ -257,7 +258,15 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
         )
     if path.split(".", 1)[0] in _METADATA:
         return Change(path=path, old=old, new=new, code="SC101", change_class=ChangeClass.METADATA)
-    return Change(path=path, old=old, new=new, code="SC201", change_class=ChangeClass.POLICY)
+    is_lock = path == "locks"
+    return Change(
+        path=path,
+        old=old,
+        new=new,
+        code="SC202" if is_lock else "SC201",
+        change_class=ChangeClass.POLICY,
+        reason="every program that writes the table must take this lock" if is_lock else None,
+    )
 
 
 def _is_plugin(path: str, value: Any) -> bool:

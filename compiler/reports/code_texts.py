@@ -87,6 +87,12 @@ TEXTS: Mapping[str, CodeText] = {
         "this debt.",
         _APPLY,
     ),
+    "SC202": _text(
+        "Writers of parquetry read from the table which lock to take, and applying holds the old and the new "
+        "lock while it writes that. Hudi jobs have the lock in their own options. With another lock they "
+        "would no longer exclude writers of parquetry.",
+        "Stop the Hudi jobs that write the table, apply, and set their hoodie.write.lock.provider.",
+    ),
     "SC251": _text(
         "With clustering.existing: now, apply rewrites the files that the changed policy makes due, with "
         "Spark, and at most budget.per_apply bytes of them.",

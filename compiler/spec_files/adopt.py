@@ -15,6 +15,7 @@ from parquetry.compiler.spec_files.accept_drift import Acceptance, accept_drift
 from parquetry.compiler.spec_files.hudi_options import settings_of
 from parquetry.compiler.spec_files.yaml import (
     LAYERED,
+    LOCKS,
     VERSION,
     missing_settings,
     structure,
@@ -31,8 +32,10 @@ from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import Diagnostic, Severity
 from parquetry.project.model.locations import LocationProblem, contains, normalised
 from parquetry.runtime.apply.adoption import adopt_table, check_adoptable
+from parquetry.runtime.commit.storage_lock import STORAGE_LOCK_PATH
 from parquetry.runtime.errors import TableNotFoundError
-from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.table_spec import Locks, TableSpec
+from parquetry.runtime.storage.model import VersionedStore
 from parquetry.runtime.table.acting_user import acting_user
 from parquetry.runtime.table.applied import NO_PROJECT
 from parquetry.runtime.table.handle import TableHandle
@@ -128,14 +131,16 @@ def _adopt(
     if os.path.lexists(file):
         raise UsageError("tables/{name}.yml exists; give the table another name with --name", name=name)
     timeline = handle.timeline()
-    wanted = replace(handle.effective_spec(timeline), name=name, table_version=handle.config.version)
+    wanted = replace(
+        handle.effective_spec(timeline), name=name, table_version=handle.config.version, locks=_locks(handle)
+    )
     wanted = _with_required_keys(wanted)
     document = structure(wanted, location=declared_location(workspace, place, name))
     recorded = {} if handle.spec else settings_of(_recorded_options(handle))
     try:
         recorded, left_out = _passing_settings(reload, file, document, recorded)
         document = with_settings(document, recorded)
-        sections = LAYERED if handle.spec else ("partitioning", VERSION)
+        sections = LAYERED if handle.spec else ("partitioning", VERSION, LOCKS)
         table, settings = _write_until_resolved(reload, file, document, wanted, sections)
         ref = adopt_table(
             handle.store,
@@ -293,3 +298,9 @@ def _recorded_options(handle: TableHandle) -> dict[str, str]:
     if timeline.completed_writes:
         found |= timeline.commit_metadata(timeline.completed_writes[-1].time).extra
     return {key: value for key, value in found.items() if key.startswith("hoodie.")}
+
+
+def _locks(handle: TableHandle) -> Locks:
+    """Return the lock of the table: the storage-based one if its properties or a lock object show it."""
+    is_shared = isinstance(handle.store, VersionedStore) and handle.store.stat(STORAGE_LOCK_PATH) is not None
+    return Locks.STORAGE if is_shared else handle.config.locks

@@ -13,7 +13,7 @@ from typing import Any, Final
 from parquetry.compiler.spec_words import format_age, format_size
 from parquetry.runtime.spec.clustering import PartitionFilter, Trigger
 from parquetry.runtime.spec.key_generator import KeyGenerator, choose_key_generator
-from parquetry.runtime.spec.table_spec import KeyScope, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import KeyScope, Locks, RetentionPolicy, TableSpec
 from parquetry.runtime.table.properties import boolean_text
 
 _ARCHIVE_BATCH: Final = 10
@@ -40,6 +40,7 @@ def hudi_options(spec: TableSpec) -> HudiOptions:
         options={
             **_identity(spec),
             **_guards(spec),
+            **_locks(spec),
             **_sizing(spec),
             **_files(spec),
             **_retention(spec.retention),
@@ -81,6 +82,17 @@ def _guards(spec: TableSpec) -> dict[str, str]:
         "hoodie.write.table.version": str(spec.table_version),
         "hoodie.write.auto.upgrade": "false",
         "hoodie.datasource.write.row.writer.enable": "false",
+    }
+
+
+def _locks(spec: TableSpec) -> dict[str, str]:
+    """Return the options of a storage-based lock, with which Hudi and parquetry write at the same time."""
+    if spec.locks is not Locks.STORAGE:
+        return {}
+    return {
+        "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+        "hoodie.cleaner.policy.failed.writes": "LAZY",
+        "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider",
     }
 
 

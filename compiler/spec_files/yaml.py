@@ -17,7 +17,8 @@ _LINE: Final = 100
 _HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}
 KEY_ORDER: Final = (
     *("apiVersion", "kind", "name", "description", "owner", "tags", "location", "moved", "columns"),
-    *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "table_version", "policy"),
+    *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "table_version", "locks"),
+    "policy",
     *("sizing", "clustering", "retention", "files", "sources", "queries", "tests"),
 )
 _SOURCE_KEYS: Final = (
@@ -26,7 +27,8 @@ _SOURCE_KEYS: Final = (
 )
 _NULLABLE: Final = "retention.clean.keep_commits"
 VERSION: Final = "table_version"
-LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning", VERSION)
+LOCKS: Final = "locks"
+LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning", VERSION, LOCKS)
 
 
 def structure(spec: TableSpec, *, location: str | Mapping[str, str] | None) -> dict[str, Any]:

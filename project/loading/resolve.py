@@ -14,20 +14,22 @@ from parquetry.project.diagnostics.source import Span
 from parquetry.project.model import settings
 from parquetry.project.model.columns import declared_columns
 from parquetry.project.model.layers import Layered, LayerValues, entry_name, history, leaves, merge
-from parquetry.project.model.locations import LocationProblem, absolute, is_relative, joined
+from parquetry.project.model.locations import LocationProblem, absolute, is_in_bucket, is_relative, joined
 from parquetry.project.model.resolved import Layer, ResolvedTable
 from parquetry.project.model.table_tests import table_test
 from parquetry.project.validation.spec_file import SpecFile
 from parquetry.project.validation.template_syntax import is_template
 from parquetry.project.yaml.document import Node
 from parquetry.project.yaml.document import Path as DocumentPath
-from parquetry.runtime.spec.table_spec import Extra, KeyScope, Source, TableSpec
+from parquetry.runtime.spec.table_spec import Extra, KeyScope, Locks, Source, TableSpec
 from parquetry.runtime.spec.types import ColumnType
 
 _SECTIONS = ("sizing", "clustering", "retention", "files")
 _VERSION = "table_version"
-_FROM_DEFAULTS = (*_SECTIONS, _VERSION, "owner", "tags", "key_scope", "partitioning")
-_FROM_POLICY = (*_SECTIONS, _VERSION)
+_LOCKS = "locks"
+_OF_TARGET = (_VERSION, _LOCKS)
+_FROM_DEFAULTS = (*_SECTIONS, *_OF_TARGET, "owner", "tags", "key_scope", "partitioning")
+_FROM_POLICY = (*_SECTIONS, *_OF_TARGET)
 _FROM_OVERRIDES = ("sizing", "clustering", "retention", "tags")
 
 
@@ -165,6 +167,8 @@ def resolve(file: SpecFile, context: ResolutionContext) -> Resolution | None:
             tests=tuple(test for entry in value.get("tests", ()) if (test := table_test(entry))),
         ),
         table_version=value[_VERSION],
+        # Hudi, too, has no storage-based lock on a local path.
+        locks=Locks(value[_LOCKS]) if is_in_bucket(location) else Locks.FILE,
     )
     table = ResolvedTable(
         spec=spec,
@@ -213,7 +217,7 @@ def _parts(
     else:
         parts.append(section(Layer.DEFAULTS, project, ("defaults",), _FROM_DEFAULTS))
         incomplete |= _below(project.incomplete, ("defaults",))
-        parts.append(section(Layer.TARGET, project, ("targets", context.target), (_VERSION,)))
+        parts.append(section(Layer.TARGET, project, ("targets", context.target), _OF_TARGET))
     policy = file.value.get("policy")
     if policy is not None and policy not in context.policies:
         incomplete |= sections

@@ -23,6 +23,11 @@ def is_relative(path: str) -> bool:
     return not _SCHEME.match(path) and not path.startswith("/")
 
 
+def is_in_bucket(path: str) -> bool:
+    """Return whether a normalised path or URI is that of objects in a bucket."""
+    return _SCHEME.match(path) is not None
+
+
 def joined(base: str, path: str) -> str:
     """Return ``path`` below ``base`` if it is relative, or else ``path`` itself, normalised.
 

@@ -41,7 +41,7 @@ def built_in_settings() -> Mapping[str, Any]:
     sections = ("sizing", "clustering", "retention", "files", "partitioning")
     defaults = built_in(Kind.TABLE)
     return {section: built_in(Kind.TABLE, section) for section in sections} | {
-        key: defaults[key] for key in ("key_scope", "table_version")
+        key: defaults[key] for key in ("key_scope", "table_version", "locks")
     }
 
 

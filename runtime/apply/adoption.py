@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from parquetry.message import Value
+from parquetry.runtime.apply.properties import change_lock
 from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
 from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.spec.codec import digest_of
@@ -111,6 +112,7 @@ def adopt_table(
     )
     if applied is not None and (applied.digest, applied.target) == (digest, target) and signed:
         return applied
+    change_lock(store, spec)
     number = (applied.number if applied else 0) + 1
     return write_applied(
         store,

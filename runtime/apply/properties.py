@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from parquetry.runtime.commit.table_lock import locked_session
+from parquetry.runtime.commit.table_lock import lock_with_properties, locked_session
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import choose_key_generator
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import read_identity
-from parquetry.runtime.table.config import TIMEZONE_KEY, TableConfig
-from parquetry.runtime.table.creation import fields_of, table_properties
+from parquetry.runtime.table.config import LOCK_METHOD_KEY, TIMEZONE_KEY, TableConfig
+from parquetry.runtime.table.creation import fields_of, lock_method_text, table_properties
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
@@ -80,6 +80,7 @@ def differing_properties(
         _KEYS: live.record_key == spec.record_key,
         **dict.fromkeys(_OTHER_SPELLING, live.ordering_fields == ((spec.ordering,) if spec.ordering else ())),
         PARTITIONS_KEY: live.partition_by == spec.partition_by,
+        LOCK_METHOD_KEY: live.locks is spec.locks,
         _HIVE: live.hive_style == spec.hive_style,
         _ENCODE: live.url_encode == spec.url_encode,
         GENERATOR_CLASS_KEY: live.key_generator == expected_config.key_generator,
@@ -99,8 +100,11 @@ def restore_properties(
     handle = open_table(store, owner=owner)
     if not property_drift(handle, spec):
         return
-    with locked_session(
-        handle, handle.timeline(), purpose="properties", timing=timing, allows_metadata_table=True
+    with (
+        locked_session(
+            handle, handle.timeline(), purpose="properties", timing=timing, allows_metadata_table=True
+        ) as (session, _),
+        lock_with_properties(handle, session, properties_with_lock(handle, spec)),
     ):
         drifts = property_drift(handle, spec)
         absent = [drift.key for drift in drifts if drift.applied is None]
@@ -110,6 +114,38 @@ def restore_properties(
             remove=[*absent, *(_OTHER_SPELLING[d.key] for d in drifts if d.key in _OTHER_SPELLING)],
             comment="put back by parquetry apply",
         )
+
+
+def properties_with_lock(handle: TableHandle, spec: TableSpec) -> Mapping[str, str]:
+    """Return the properties of the table with the lock of a spec."""
+    return {**handle.config.raw, LOCK_METHOD_KEY: lock_method_text(spec.locks)}
+
+
+def put_lock(handle: TableHandle, spec: TableSpec) -> None:
+    """Put the lock of a spec into the properties, unless they name it; the caller holds both locks."""
+    if handle.config.locks is spec.locks:
+        return
+    method = lock_method_text(spec.locks)
+    update_table_properties(
+        handle.store,
+        {LOCK_METHOD_KEY: method},
+        remove=() if method else (LOCK_METHOD_KEY,),
+        comment="lock changed by parquetry apply",
+    )
+
+
+def change_lock(store: ObjectStore, spec: TableSpec, *, timing: Timing = DEFAULT_TIMING) -> None:
+    """Give the table the lock of a spec, unless it has it, while both locks are held."""
+    handle = open_table(store)
+    if handle.config.locks is spec.locks:
+        return
+    with (
+        locked_session(
+            handle, handle.timeline(), purpose="properties", timing=timing, allows_metadata_table=True
+        ) as (session, _),
+        lock_with_properties(handle, session, properties_with_lock(handle, spec)),
+    ):
+        put_lock(handle, spec)
 
 
 def _expected(spec: TableSpec, made_with: TableSpec | None, *, version: int) -> dict[str, str]:
@@ -126,6 +162,7 @@ def _expected(spec: TableSpec, made_with: TableSpec | None, *, version: int) -> 
         _KEYS: ",".join(spec.record_key),
         ordering_key(version): spec.ordering or "",
         PARTITIONS_KEY: required.get(PARTITIONS_KEY, ""),
+        LOCK_METHOD_KEY: lock_method_text(spec.locks),
     }
     if spec.partition_by:
         expected |= {_HIVE: boolean_text(value=spec.hive_style), _ENCODE: boolean_text(value=spec.url_encode)}

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from parquetry.runtime.apply.properties import restore_properties
+from parquetry.runtime.apply.properties import properties_with_lock, put_lock, restore_properties
 from parquetry.runtime.apply.requirements import check_requirements, unexpected_table_error
 from parquetry.runtime.apply.version_change import change_version
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
-from parquetry.runtime.commit.table_lock import locked_session
+from parquetry.runtime.commit.table_lock import lock_with_properties, locked_session
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.parquet.key_management import secret_of
@@ -186,10 +186,17 @@ def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> i
     Once the record exists, no write under the old spec is published.
     """
     table = open_table(store)
-    with locked_session(table, table.timeline(), purpose="apply", timing=timing, allows_metadata_table=True):
+    with (
+        locked_session(
+            table, table.timeline(), purpose="apply", timing=timing, allows_metadata_table=True
+        ) as (session, _),
+        lock_with_properties(table, session, properties_with_lock(table, change.spec)),
+    ):
         _check(store, change)
-        has_schema = not change.alters_schema or _has_schema(table, table.timeline(), change.spec)
-        return _record(store, change) if has_schema else None
+        if change.alters_schema and not _has_schema(table, table.timeline(), change.spec):
+            return None
+        put_lock(table, change.spec)
+        return _record(store, change)
 
 
 def _record(store: ObjectStore, change: TableChange) -> int:

@@ -19,9 +19,10 @@ from typing import Final
 
 from parquetry.runtime.commit.claims import Session, read_claim
 from parquetry.runtime.commit.lock import LockHold, LockInfo
-from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, ObjectVersion, VersionedStore
+from parquetry.runtime.storage.open import versioned
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
 
 _LOG = logging.getLogger(__name__)
@@ -254,21 +255,6 @@ class StorageHold:
             return None
         self._tag, self._valid_until_ms = found.tag, data.valid_until_ms
         return found
-
-
-def versioned(store: ObjectStore) -> VersionedStore:
-    """Return the store as one that can have a storage lock.
-
-    Raises:
-        UnsupportedTableError: If the store is a local path.
-    """
-    if not isinstance(store, VersionedStore):
-        raise UnsupportedTableError(
-            "{table}: the table has a storage-based lock, which a local path cannot take; open the table by "
-            "its s3:// or gs:// URI",
-            table=store.uri,
-        )
-    return store
 
 
 def _data_of(store: ObjectStore, found: ObjectVersion) -> _LockData:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
 
 from parquetry.runtime.commit.claims import Session, open_session
 from parquetry.runtime.commit.lock import LockInfo, LockMethod, TableLock, break_lock
@@ -13,14 +12,14 @@ from parquetry.runtime.commit.rollback import roll_back
 from parquetry.runtime.commit.storage_lock import StorageLock
 from parquetry.runtime.errors import ConflictError, LockHeldError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import Locks
+from parquetry.runtime.storage.open import probe_put_if_match
+from parquetry.runtime.table.config import LOCK_METHOD_KEY, LOCK_PATH_KEY
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.metadata_table import check_no_metadata_table
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.sidecars import probe_path
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
-
-LOCK_METHOD_PROPERTY: Final = "parquetry.lock.method"
-LOCK_PATH_PROPERTY: Final = "parquetry.lock.path"
 
 
 def lock_method(properties: Mapping[str, str], *, uri: str) -> LockMethod:
@@ -29,9 +28,9 @@ def lock_method(properties: Mapping[str, str], *, uri: str) -> LockMethod:
     Raises:
         UnsupportedTableError: If the properties name a method that this version does not know.
     """
-    match properties.get(LOCK_METHOD_PROPERTY, Locks.FILE):
+    match properties.get(LOCK_METHOD_KEY) or Locks.FILE:
         case Locks.FILE:
-            return LockFile(properties.get(LOCK_PATH_PROPERTY) or DEFAULT_LOCK_PATH)
+            return LockFile(properties.get(LOCK_PATH_KEY) or DEFAULT_LOCK_PATH)
         case Locks.STORAGE:
             return StorageLock()
         case found:
@@ -40,7 +39,7 @@ def lock_method(properties: Mapping[str, str], *, uri: str) -> LockMethod:
                 "or correct the property",
                 table=uri,
                 file=PROPERTIES_PATH,
-                property=LOCK_METHOD_PROPERTY,
+                property=LOCK_METHOD_KEY,
                 found=found,
             )
 
@@ -64,7 +63,7 @@ def table_lock(
     ForeignTableError if the table no longer belongs to its owner, StaleTimelineError if it got another
     timeline layout since it was opened, ConflictError if it is locked in another way since then, and
     UnsupportedTableError if it has a metadata table, unless the session ``allows_metadata_table``. If the
-    session only ``rolls_back`` its own work, neither the owner nor a metadata table is checked. If it
+    session only ``rolls_back`` its own work, neither owner, method nor a metadata table is checked. If it
     ``validates`` a write, that compares the properties itself.
     """
 
@@ -74,7 +73,7 @@ def table_lock(
         if validates:
             return
         config = table.config_under_lock()
-        if lock_method(config.raw, uri=table.store.uri) != method:
+        if not rolls_back and lock_method(config.raw, uri=table.store.uri) != method:
             raise ConflictError(
                 "{table}: the table was opened before its method of locking changed; run the command again",
                 table=table.store.uri,
@@ -126,6 +125,29 @@ def locked_session(
         with table_lock(table, session, allows_metadata_table=allows_metadata_table) as lock:
             yield session, lock
         session.acknowledge()
+
+
+@contextmanager
+def lock_with_properties(
+    table: TableHandle, session: Session, properties: Mapping[str, str]
+) -> Iterator[None]:
+    """Hold the lock that the table has with other properties, unless it is the one that it has now.
+
+    The caller holds the lock that it has now, and puts the properties. No writer that has read them begins
+    before the caller has finished.
+
+    Raises:
+        UnsupportedTableError: If the store cannot have that lock.
+        StorageError: If the store does not honour conditional puts.
+    """
+    method = lock_method(properties, uri=table.store.uri)
+    if method == lock_method_of(table):
+        yield
+        return
+    if isinstance(method, StorageLock):
+        probe_put_if_match(table.store, probe_path())
+    with TableLock(session, method, fence=lambda instant: _roll_back_pending(table, session, instant)):
+        yield
 
 
 def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:

@@ -221,6 +221,7 @@ class TableSpec(Brief):
     sources: tuple[Source, ...] = ()
     extra: Extra = field(default_factory=Extra)
     table_version: int = field(default=DEFAULT_TABLE_VERSION, metadata=omit(DEFAULT_TABLE_VERSION))
+    locks: Locks = field(default=Locks.FILE, metadata=omit(Locks.FILE))
 
     @property
     def clustering(self) -> ClusteringSpec:

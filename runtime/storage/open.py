@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
-from parquetry.runtime.errors import StorageError
+from parquetry.runtime.errors import StorageError, UnsupportedTableError
 from parquetry.runtime.storage.local import LocalStore
-from parquetry.runtime.storage.model import ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome, VersionedStore
 
 _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)$", re.DOTALL)
 
@@ -105,5 +105,51 @@ def probe_put_if_absent(store: ObjectStore, path: str) -> None:
         raise StorageError(
             "the store of {table} does not honour conditional puts, so a second writer would overwrite "
             "a commit; use a store that does",
+            table=store.uri,
+        )
+
+
+def versioned(store: ObjectStore) -> VersionedStore:
+    """Return the store as one that can have a storage lock.
+
+    Raises:
+        UnsupportedTableError: If the store is a local path.
+    """
+    if not isinstance(store, VersionedStore):
+        raise UnsupportedTableError(
+            "{table}: the table has a storage-based lock, which a local path cannot take; open the table by "
+            "its s3:// or gs:// URI",
+            table=store.uri,
+        )
+    return store
+
+
+def probe_put_if_match(store: ObjectStore, path: str) -> None:
+    """Raise StorageError unless only the version that was read can be replaced.
+
+    Without that, two writers could both believe that they hold a storage-based lock.
+
+    Args:
+        store: The store to test.
+        path: A path without an object. The function deletes the object that it creates there.
+
+    Raises:
+        UnsupportedTableError: If the store is a local path.
+
+    """
+    tested = versioned(store)
+    contents = [uuid.uuid4().hex.encode() for _ in range(3)]
+    try:
+        first = tested.put_if_match(path, contents[0], tag=None)
+        second = tested.put_if_match(path, contents[1], tag=first)
+        third = tested.put_if_match(path, contents[2], tag=first)
+        found = tested.read_version(path)
+    finally:
+        store.delete(path)
+    kept = None if found is None else (found.content, found.tag)
+    if third is not None or kept != (contents[1], second):
+        raise StorageError(
+            "the store of {table} does not honour conditional puts (If-Match), so two writers could hold "
+            "its storage-based lock; use a store that does, or declare locks: file",
             table=store.uri,
         )

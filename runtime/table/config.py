@@ -11,10 +11,13 @@ from typing import Final
 
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.key_generator import KeyGenerator, infer_key_generator
+from parquetry.runtime.spec.table_spec import Locks
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.instant import Timezone
 from parquetry.runtime.timeline.layout import LAYOUTS, TimelineLayout
 
+LOCK_METHOD_KEY: Final = "parquetry.lock.method"
+LOCK_PATH_KEY: Final = "parquetry.lock.path"
 COPY_ON_WRITE: Final = "COPY_ON_WRITE"
 TIMEZONE_KEY: Final = "hoodie.table.timeline.timezone"
 METADATA_TABLE_KEYS: Final = (
@@ -50,6 +53,12 @@ class TableConfig:
     bootstrap_base_path: str | None
     create_schema: str | None
     raw: Mapping[str, str]
+
+    @property
+    def locks(self) -> Locks:
+        """The lock that keeps writers of the table apart. An unknown one counts as the lock file here."""
+        is_storage = self.raw.get(LOCK_METHOD_KEY) == Locks.STORAGE
+        return Locks.STORAGE if is_storage else Locks.FILE
 
     @property
     def ordering(self) -> str | None:

@@ -23,12 +23,12 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.key_generator import choose_key_generator
 from parquetry.runtime.spec.rules import Rule, broken_references, check_columns, check_new_columns
-from parquetry.runtime.spec.table_spec import NEW_TABLE_VERSIONS, TABLE_VERSIONS, TableSpec
+from parquetry.runtime.spec.table_spec import NEW_TABLE_VERSIONS, TABLE_VERSIONS, Locks, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
-from parquetry.runtime.storage.open import probe_put_if_absent
+from parquetry.runtime.storage.open import probe_put_if_absent, probe_put_if_match
 from parquetry.runtime.table.applied import TableIdentity, check_faults, read_identity
-from parquetry.runtime.table.config import COPY_ON_WRITE, TIMEZONE_KEY
+from parquetry.runtime.table.config import COPY_ON_WRITE, LOCK_METHOD_KEY, TIMEZONE_KEY
 from parquetry.runtime.table.partition_metadata import partition_metadata_path
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
@@ -86,6 +86,8 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
                 raise
     if identity is None:
         probe_put_if_absent(store, probe_path())
+        if spec.locks is Locks.STORAGE:
+            probe_put_if_match(store, probe_path())
         identity = TableIdentity(
             table_id=str(uuid.uuid4()),
             project=project,
@@ -161,9 +163,16 @@ def table_properties(spec: TableSpec) -> dict[str, str]:
     }
     if spec.record_key:
         properties["hoodie.table.recordkey.fields"] = ",".join(spec.record_key)
+    if method := lock_method_text(spec.locks):
+        properties[LOCK_METHOD_KEY] = method
     properties |= new_properties(spec.table_version, fields_of(spec))
     properties[CHECKSUM_KEY] = table_checksum(properties)
     return properties
+
+
+def lock_method_text(locks: Locks) -> str:
+    """Return the value of the property that names the lock; an empty text means that it is absent."""
+    return "" if locks is Locks.FILE else str(locks)
 
 
 def fields_of(spec: TableSpec) -> Fields:

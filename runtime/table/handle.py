@@ -167,6 +167,7 @@ class TableHandle:
             hive_style=self.config.hive_style,
             url_encode=self.config.url_encode,
             table_version=self.config.version,
+            locks=self.config.locks,
         )
 
     def schema_json(self, timeline: Timeline, columns: Iterable[Column]) -> str:

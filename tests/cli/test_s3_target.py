@@ -8,13 +8,19 @@ import sys
 
 import pytest
 
+from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH
+from parquetry.runtime.commit.storage_lock import STORAGE_LOCK_PATH
 from parquetry.runtime.errors import MissingSourceError
 from parquetry.runtime.sources.listing import list_files
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.store_jars import S3, hadoop_version, spark_jars
+from parquetry.runtime.table.config import LOCK_METHOD_KEY
+from parquetry.runtime.table.handle import open_table
 from tests.support.command_script import environment, parquetry
+from tests.support.hudi_storage_lock import ModelledHudiLock
 from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.s3_server import BUCKET, s3_server
+from tests.support.small_table import make_table
 
 SECRETS = {"PARQUETRY_SECRET_KEY": "AKIADONOTPRINT", "PARQUETRY_SECRET_SECRET": "top-s3cret-value"}
 
@@ -54,6 +60,75 @@ def test_from_plan_to_timeline(shop):
     assert json.loads(run("inspect", "orders", "--format", "json").stdout)["totals"]["files"] == 0
     checks = json.loads(run("doctor", "--format", "json").stdout)["checks"]
     assert {check["name"]: check["ok"] for check in checks}["storage"] is True
+
+
+@pytest.fixture
+def declare_locks(shop, s3_options, tmp_path):
+    """Write the project anew with a lock of the target, and return the store of the table orders."""
+    folder, _ = shop
+    before = (folder.root / "parquetry.yml").read_text()
+
+    def declare(locks):
+        text = before.replace("warehouse:", f"locks: {locks}\n    warehouse:", 1)
+        assert text != before
+        (folder.root / "parquetry.yml").write_text(text)
+        return open_store(f"s3://{BUCKET}/{tmp_path.name}/orders", s3_options)
+
+    return declare
+
+
+def test_the_lock_of_a_target_is_planned_applied_and_changed_back(shop, declare_locks):
+    _, run = shop
+    store = declare_locks("storage")
+    assert run("apply", "--auto-approve").returncode == 0
+    assert open_table(store).config.raw[LOCK_METHOD_KEY] == "storage"
+    assert store.stat(DEFAULT_LOCK_PATH) is None
+    assert run("plan", "--detailed-exitcode").returncode == 0
+    declare_locks("file")
+    planned = run("plan", "--format", "json")
+    (action,) = json.loads(planned.stdout)["intent"]["actions"]
+    assert [(change["code"], change["old"], change["new"]) for change in action["changes"]] == [
+        ("SC202", "storage", "file")
+    ]
+    applied = run("apply", "--auto-approve")
+    assert applied.returncode == 0, applied.stderr
+    assert LOCK_METHOD_KEY not in open_table(store).config.raw
+    assert json.loads(store.read(STORAGE_LOCK_PATH))["expired"]
+    declare_locks("storage")
+    assert run("apply", "--auto-approve").returncode == 0
+    assert open_table(store).config.raw[LOCK_METHOD_KEY] == "storage"
+    assert json.loads(run("drift", "--format", "json").stdout)["tables"][0]["drifts"] == []
+
+
+def test_a_lock_of_a_hudi_job_is_shown_and_released(shop, declare_locks):
+    _, run = shop
+    store = declare_locks("storage")
+    assert run("apply", "--auto-approve").returncode == 0
+    theirs = ModelledHudiLock(store)
+    assert theirs.take()
+    (shown,) = json.loads(run("unlock", "--list", "--format", "json").stdout)["locks"]
+    assert theirs.owner in shown["holder"]
+    assert 280 <= shown["expires_in_seconds"] <= 300
+    checks = json.loads(run("doctor", "--format", "json").stdout)["checks"]
+    (found,) = (check["found"] for check in checks if check["name"] == "table orders")
+    assert "the storage-based lock is held by another program" in found
+    assert run("unlock", "orders", "--auto-approve").returncode == 0
+    assert json.loads(store.read(STORAGE_LOCK_PATH))["expired"]
+    assert json.loads(run("unlock", "--list", "--format", "json").stdout) == {"locks": []}
+
+
+def test_adopt_declares_the_lock_that_hudi_jobs_have_used(shop, s3_options, tmp_path):
+    folder, run = shop
+    store = open_store(f"s3://{BUCKET}/{tmp_path.name}/theirs", s3_options)
+    make_table(store)
+    store.delete_folder(".hoodie/.parquetry")
+    theirs = ModelledHudiLock(store)
+    theirs.take()
+    theirs.release()
+    adopted = run("adopt", store.uri)
+    assert adopted.returncode == 0, adopted.stderr
+    assert "locks: storage\n" in (folder.root / "tables/small.yml").read_text()
+    assert open_table(store).config.raw[LOCK_METHOD_KEY] == "storage"
 
 
 @pytest.mark.parametrize(

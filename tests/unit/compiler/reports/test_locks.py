@@ -23,8 +23,9 @@ from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, heartbeat
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH, LockFile
 from parquetry.runtime.commit.owner import Owner
-from parquetry.runtime.commit.table_lock import LOCK_METHOD_PROPERTY, table_lock
+from parquetry.runtime.commit.table_lock import table_lock
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.config import LOCK_METHOD_KEY
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import update_table_properties
 from parquetry.runtime.timeline.instant import format_instant, next_instant
@@ -74,7 +75,7 @@ def test_the_age_is_that_of_the_lock_file(table, tmp_path):
 def test_a_storage_lock_is_shown_with_the_time_at_which_it_expires(tmp_path):
     store = VersionedFolder(str(tmp_path / "t"))
     make_table(store)
-    update_table_properties(store, {LOCK_METHOD_PROPERTY: "storage"}, comment="a test")
+    update_table_properties(store, {LOCK_METHOD_KEY: "storage"}, comment="a test")
     theirs = ModelledHudiLock(store)
     assert held_lock(store) is None
     theirs.take()

@@ -16,7 +16,7 @@ from parquetry.compiler.spec_words import document, flatten
 from parquetry.project.validation.definitions import Kind, schema
 from parquetry.runtime.spec.codec import from_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, KeyScope, RetentionPolicy
+from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, KeyScope, Locks, RetentionPolicy
 from parquetry.runtime.table.properties import parse_properties
 from tests.support.handmade import spec
 from tests.support.project_folder import ProjectFolder
@@ -105,6 +105,14 @@ def test_the_index_follows_the_scope_of_the_key_and_guards_are_always_there():
     assert "hoodie.index.type" not in options(record_key=())
     assert options()["hoodie.metadata.enable"] == "false"
     assert options()["hoodie.write.table.version"] == "6"
+
+
+def test_a_storage_lock_has_its_options_and_those_of_writers_at_the_same_time():
+    assert not [key for key in options() if ".lock." in key]
+    locked = options(locks=Locks.STORAGE)
+    assert locked["hoodie.write.lock.provider"].endswith(".StorageBasedLockProvider")
+    assert locked["hoodie.write.concurrency.mode"] == "optimistic_concurrency_control"
+    assert locked["hoodie.cleaner.policy.failed.writes"] == "LAZY"
 
 
 @pytest.mark.parametrize(

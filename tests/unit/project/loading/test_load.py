@@ -629,6 +629,25 @@ def test_a_table_version_comes_from_the_table_its_policy_the_target_or_the_defau
     assert version("", **{"parquetry.yml": PROJECT}) == (6, "default")
 
 
+def test_a_lock_comes_from_the_same_layers_and_a_local_table_has_a_lock_file(tmp_path):
+    at_target = PROJECT.replace("warehouse:", "locks: storage, warehouse:", 1)
+
+    def lock(more, parquetry_yml=at_target):
+        files = {"parquetry.yml": parquetry_yml, "tables/flights.yml": TABLE + more}
+        loaded = project.load(write_project(tmp_path, files))
+        assert loaded.diagnostics == ()
+        (table,) = loaded.tables
+        return str(table.spec.locks)
+
+    in_a_bucket = "location: s3://lake/flights\n"
+    assert lock("") == "file"
+    assert lock(in_a_bucket) == "storage"
+    assert lock(in_a_bucket + "locks: file\n") == "file"
+    assert lock(in_a_bucket, PROJECT) == "file"
+    assert lock("location: gs://lake/flights\nlocks: storage\n", PROJECT) == "storage"
+    assert lock(in_a_bucket, PROJECT + "defaults: {locks: storage}\n") == "storage"
+
+
 @pytest.mark.parametrize(
     ("more", "warned"),
     [

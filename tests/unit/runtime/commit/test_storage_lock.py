@@ -19,7 +19,7 @@ from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.storage_lock import STORAGE_LOCK_PATH, Lease, StorageLock
-from parquetry.runtime.commit.table_lock import LOCK_METHOD_PROPERTY, table_lock, unlock
+from parquetry.runtime.commit.table_lock import table_lock, unlock
 from parquetry.runtime.errors import (
     ConflictError,
     CorruptTableError,
@@ -31,6 +31,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.config import LOCK_METHOD_KEY
 from parquetry.runtime.table.properties import update_table_properties
 from parquetry.runtime.timeline.instant import Timezone
 from parquetry.runtime.timeline.sidecars import BREAKING_FOLDER, claim_path
@@ -63,7 +64,7 @@ def content(store):
 
 def locked_by_storage(store) -> SmallTable:
     table = make_table(store)
-    update_table_properties(store, {LOCK_METHOD_PROPERTY: "storage"}, comment="a test")
+    update_table_properties(store, {LOCK_METHOD_KEY: "storage"}, comment="a test")
     return table
 
 
@@ -352,7 +353,7 @@ def test_a_writer_that_was_opened_before_the_method_changed_writes_under_the_new
     table = make_table(store)
     stale = table.handle
     table.before_publish = lambda _: update_table_properties(
-        store, {LOCK_METHOD_PROPERTY: "storage"}, comment="a test"
+        store, {LOCK_METHOD_KEY: "storage"}, comment="a test"
     )
     result = table.upsert({"a": (1, "x")})
     assert "the table is locked in another way now" in str(result.retry_reasons[0])
@@ -389,7 +390,7 @@ def test_an_upsert_on_s3_sends_fewer_requests_for_the_storage_lock_than_for_the_
         assert view_rows(store) == {"a": (2, "x")}
         return Counter(s3_requests)
 
-    by_file, by_storage = sent(), sent(**{LOCK_METHOD_PROPERTY: "storage"})
+    by_file, by_storage = sent(), sent(**{LOCK_METHOD_KEY: "storage"})
     assert by_storage.total() == by_file.total() - 1
     by_storage.subtract(by_file)
     assert {kind: count for kind, count in by_storage.items() if count} == {

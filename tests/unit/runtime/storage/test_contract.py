@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError
+from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnsupportedTableError
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome, VersionedStore
-from parquetry.runtime.storage.open import open_store, probe_put_if_absent
+from parquetry.runtime.storage.open import open_store, probe_put_if_absent, probe_put_if_match
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.storage.regular_file import limit_reads
 from parquetry.runtime.timeline.sidecars import probe_path
@@ -212,7 +212,7 @@ def test_folders_replace_no_versions(tmp_path):
 
 def test_only_the_version_that_was_read_is_replaced(versioned):
     assert versioned.read_version("a/b") is None
-    assert versioned.put_if_match("a/b", b"1", tag="no such tag") is None
+    assert versioned.put_if_match("a/b", b"1", tag="1") is None
     first = versioned.put_if_match("a/b", b"1", tag=None)
     assert versioned.put_if_match("a/b", b"2", tag=None) is None
     found = versioned.read_version("a/b")
@@ -226,6 +226,23 @@ def test_only_the_version_that_was_read_is_replaced(versioned):
     versioned.delete("a/b")
     assert versioned.put_if_match("a/b", b"6", tag=second) is None
     assert versioned.stat("a/b") is None
+
+
+def test_the_probe_accepts_stores_that_replace_versions(versioned):
+    probe_put_if_match(versioned, probe_path())
+    assert paths(versioned, recursive=True) == []
+
+
+def test_the_probe_refuses_a_store_that_ignores_the_condition(tmp_path):
+    class Ignoring(VersionedFolder):
+        def put_if_match(self, path, data, *, tag, patience_seconds=None):
+            found = self.read_version(path)
+            return super().put_if_match(path, data, tag=None if found is None else found.tag)
+
+    with pytest.raises(StorageError, match=r"does not honour conditional puts \(If-Match\)"):
+        probe_put_if_match(Ignoring(str(tmp_path / "t")), probe_path())
+    with pytest.raises(UnsupportedTableError, match="storage-based lock"):
+        probe_put_if_match(open_store(tmp_path / "t"), probe_path())
 
 
 def test_a_version_says_when_it_was_made_and_read_by_the_stores_clock(versioned):
