@@ -31,12 +31,13 @@ LONG = 45
 
 
 @pytest.mark.parametrize(
-    "seconds", [4, pytest.param(45, marks=pytest.mark.long), pytest.param(300, marks=pytest.mark.long)]
+    ("seconds", "table_version"),
+    [(4, 6), *(pytest.param(*one, marks=pytest.mark.long) for one in ((45, 6), (300, 6), (45, 9)))],
 )
-def test_writers_with_and_without_clustering(seconds: int, tmp_path: Path) -> None:
-    trials = {"beside clustering": Trial(tmp_path / "beside", seconds)}
+def test_writers_with_and_without_clustering(seconds: int, table_version: int, tmp_path: Path) -> None:
+    trials = {"beside clustering": Trial(tmp_path / "beside", seconds, table_version)}
     if seconds >= LONG:  # without clustering test_writers_at_once.py shows the rest
-        trials["alone"] = Trial(tmp_path / "alone", seconds)
+        trials["alone"] = Trial(tmp_path / "alone", seconds, table_version)
     for name, trial in trials.items():
         trial.run(clusters=name != "alone")
         print(f"{name}: {trial.said()}")
@@ -52,10 +53,11 @@ def test_writers_with_and_without_clustering(seconds: int, tmp_path: Path) -> No
 class Trial:
     """A table, the processes that wrote it, and what they were told."""
 
-    def __init__(self, folder: Path, seconds: int) -> None:
+    def __init__(self, folder: Path, seconds: int, table_version: int) -> None:
         self._folder = folder
         self._path = folder / "t"
         self._seconds = seconds
+        self._table_version = table_version
         self._logs = [folder / f"log{n}" for n in range(3)]
         self.groups = self.lost = self.replacecommits = 0
         self.readings = 0
@@ -63,7 +65,9 @@ class Trial:
     def run(self, *, clusters: bool) -> None:
         """Let it happen, and hold what is there then against the model."""
         self._folder.mkdir()
-        table = make_table(self._path, keep_commits=20, archive_keep_commits=30)
+        table = make_table(
+            self._path, table_version=self._table_version, keep_commits=20, archive_keep_commits=30
+        )
         apply_clustering(table, SORTED)
         tasks: list[dict[str, Any]] = [
             {

@@ -25,7 +25,7 @@ from tests.support.orphans import leftovers
 from tests.support.planned_clustering import SORTED, table_in_debt
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import Kind, WrappedStore
-from tests.support.table_changes import CASES, is_undoing
+from tests.support.table_changes import CASES, ESSENTIAL, is_undoing
 
 AT_ONCE = replace(FAST, dead_after_seconds=0.0)
 CHANGES = tuple(name for name in CASES if name != "archive")
@@ -70,24 +70,34 @@ class FailsBehindCommit(WrappedStore):
         return self.count == self.fail_at or (self.lasts and self.count > self.fail_at)
 
 
+FAULTS: tuple[dict[str, object], ...] = (
+    {"error": _raw},
+    {"error": _raw, "done_first": True},
+    {"error": _ours},
+    {"error": _ours, "lasts": True},
+)
+
+
 @pytest.mark.parametrize(
-    ("fault", "every"),
+    ("name", "table_version", "fault", "every"),
     [
-        ({"error": _raw}, 16),
-        ({"error": _ours, "done_first": True, "lasts": True}, 1000),
-        pytest.param({"error": _raw}, 1, marks=pytest.mark.long),
-        pytest.param({"error": _raw, "done_first": True}, 1, marks=pytest.mark.long),
-        pytest.param({"error": _ours}, 1, marks=pytest.mark.long),
-        pytest.param({"error": _ours, "lasts": True}, 1, marks=pytest.mark.long),
+        *((name, 6, {"error": _raw}, 16) for name in CHANGES),
+        *((name, 6, {"error": _ours, "done_first": True, "lasts": True}, 1000) for name in CHANGES),
+        *((name, 9, {"error": _raw}, 24) for name in CHANGES if name in ESSENTIAL),
+        *(
+            pytest.param(name, table_version, fault, 1, marks=pytest.mark.long)
+            for name in CHANGES
+            for table_version in (6, 9)
+            for fault in FAULTS
+        ),
     ],
 )
-@pytest.mark.parametrize("name", CHANGES)
 def test_nothing_fails_behind_the_commit(
-    name: str, fault: dict[str, object], every: int, tmp_path: Path
+    name: str, table_version: int, fault: dict[str, object], every: int, tmp_path: Path
 ) -> None:
     case = CASES[name]
     template = tmp_path / "template"
-    prepared = make_table(template, keep_commits=2, archive_keep_commits=4)
+    prepared = make_table(template, table_version=table_version, keep_commits=2, archive_keep_commits=4)
     new = dict(case.after(dict(case.prepare(prepared))))
     for number in range(1, 1000, every):
         path = tmp_path / f"t{number}"
@@ -106,14 +116,17 @@ def test_nothing_fails_behind_the_commit(
     assert store.count > 0
 
 
+@pytest.mark.parametrize("table_version", [6, 9])
 @pytest.mark.parametrize("error", [_raw, _ours])
-def test_a_commit_that_the_store_reports_as_failed_stands_once(error: object, tmp_path: Path) -> None:
+def test_a_commit_that_the_store_reports_as_failed_stands_once(
+    error: object, table_version: int, tmp_path: Path
+) -> None:
     class Denies(WrappedStore):
         def after(self, kind: Kind, path: str) -> None:
             if kind is Kind.PUT_IF_ABSENT and path.endswith(".commit"):
                 raise error()
 
-    table = make_table(tmp_path / "t")
+    table = make_table(tmp_path / "t", table_version=table_version)
     result = replace(table, store=Denies(table.store)).insert({"k1": (1, "a")})
     assert result.instant is not None
     assert "is complete" in result.warnings[0]

@@ -36,14 +36,32 @@ PATIENCE = 300
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> SmallTable:
-    table = make_table(tmp_path / "t", keep_commits=4, archive_keep_commits=8)
+def table_version() -> int:
+    """The version of the table where a test has no other."""
+    return 6
+
+
+@pytest.fixture
+def table(table_version: int, tmp_path: Path) -> SmallTable:
+    table = make_table(tmp_path / "t", table_version=table_version, keep_commits=4, archive_keep_commits=8)
     table.upsert({f"k{n}": (-1, writer_process.PARTITIONS[n % 3]) for n in range(0, 60, 2)})
     return table
 
 
-@pytest.mark.parametrize("skip", [1, *(pytest.param(n, marks=pytest.mark.long) for n in (0, 2, 3, 5))])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "table_version", "skip"),
+    [
+        *((point, 6, 1) for point in POINTS),
+        *((point, 9, 1) for point in POINTS if point.startswith("holding the lock")),
+        *(
+            pytest.param(point, table_version, skip, marks=pytest.mark.long)
+            for point in POINTS
+            for table_version in (6, 9)
+            for skip in (0, 1, 2, 3, 5)
+            if (table_version, skip) != (6, 1)
+        ),
+    ],
+)
 def test_killed_at_a_named_point(point: str, skip: int, table: SmallTable, tmp_path: Path) -> None:
     kind, path, when = POINTS[point]
     task = _task(tmp_path, seed=3, signal={"kind": kind, "path": path, "when": when, "skip": skip})
@@ -52,7 +70,14 @@ def test_killed_at_a_named_point(point: str, skip: int, table: SmallTable, tmp_p
     _is_old_or_new(tmp_path, table)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, *(pytest.param(n, marks=pytest.mark.long) for n in range(4, 26))])
+@pytest.mark.parametrize(
+    ("seed", "table_version"),
+    [
+        *((seed, 6) for seed in (1, 2, 3)),
+        *(pytest.param(seed, 6, marks=pytest.mark.long) for seed in range(4, 26)),
+        *(pytest.param(seed, 9, marks=pytest.mark.long) for seed in range(1, 26)),
+    ],
+)
 def test_killed_at_random(seed: int, table: SmallTable, tmp_path: Path) -> None:
     with writer_process.started(_task(tmp_path, seed=seed)) as (process,):
         _wait_for_log(tmp_path)
@@ -62,6 +87,7 @@ def test_killed_at_random(seed: int, table: SmallTable, tmp_path: Path) -> None:
     _is_old_or_new(tmp_path, table)
 
 
+@pytest.mark.parametrize("table_version", [6, 9])
 @pytest.mark.parametrize(
     "point",
     [

@@ -55,12 +55,15 @@ CASES: dict[str, tuple[Callable[[SmallTable], None], Callable[..., None]]] = {
 }
 
 
+@pytest.mark.parametrize("table_version", [6, 9])
 @pytest.mark.parametrize("stop", [Stop.AFTER, pytest.param(Stop.HALFWAY, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", CASES)
-def test_a_plan_is_there_or_it_is_not_and_no_file_stays(name: str, stop: Stop, tmp_path: Path) -> None:
+def test_a_plan_is_there_or_it_is_not_and_no_file_stays(
+    name: str, stop: Stop, table_version: int, tmp_path: Path
+) -> None:
     prepare, act = CASES[name]
     template = tmp_path / "template"
-    prepared = table_in_debt(template, inserts=2)
+    prepared = table_in_debt(template, inserts=2, table_version=table_version)
     prepare(prepared)
     old = view_rows(template)
     for number in range(1, 1000):

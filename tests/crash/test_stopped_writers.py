@@ -18,27 +18,31 @@ from tests.support.orphans import leftovers
 from tests.support.s3_server import BUCKET
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import FaultyStore, Stop, Stopped
-from tests.support.table_changes import CASES, is_undoing
+from tests.support.table_changes import CASES, ESSENTIAL, is_undoing
 
 AT_ONCE = replace(FAST, dead_after_seconds=0.0)
 """For the clean at the end: unfinished files need no time of grace, as nobody writes."""
 
 
 @pytest.mark.parametrize(
-    ("stop", "every"),
+    ("name", "table_version", "stop", "every"),
     [
-        (Stop.AFTER, 3),
-        pytest.param(Stop.AFTER, 1, marks=pytest.mark.long),
-        pytest.param(Stop.HALFWAY, 1, marks=pytest.mark.long),
+        *((name, 6, Stop.AFTER, 3) for name in CASES),
+        *((name, 9, Stop.AFTER, 5) for name in ESSENTIAL),
+        *(
+            pytest.param(name, table_version, stop, 1, marks=pytest.mark.long)
+            for name in CASES
+            for table_version in (6, 9)
+            for stop in (Stop.AFTER, Stop.HALFWAY)
+        ),
     ],
 )
-@pytest.mark.parametrize("name", CASES)
 def test_a_writer_stopped_anywhere_leaves_the_old_table_or_the_new_one(
-    name: str, stop: Stop, every: int, tmp_path: Path
+    name: str, table_version: int, stop: Stop, every: int, tmp_path: Path
 ) -> None:
     case = CASES[name]
     template = tmp_path / "template"
-    prepared = make_table(template, keep_commits=2, archive_keep_commits=4)
+    prepared = make_table(template, table_version=table_version, keep_commits=2, archive_keep_commits=4)
     old = dict(case.prepare(prepared))
     assert rows_of(template) == view_rows(template) == old
     new = dict(case.after(old))

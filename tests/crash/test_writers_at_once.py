@@ -25,18 +25,28 @@ from tests.support.writer_process import replay, told
 LEASE = {"heartbeat_seconds": 0.1, "dead_after_seconds": 0.8}
 
 
-@pytest.mark.parametrize("writes", [6, pytest.param(150, marks=pytest.mark.long)])
-def test_three_processes_end_in_the_model_of_what_they_were_told(writes: int, tmp_path: Path) -> None:
-    make_table(tmp_path / "t", keep_commits=6, archive_keep_commits=10)
+@pytest.mark.parametrize(
+    ("writes", "table_version"),
+    [(6, 6), *(pytest.param(150, version, marks=pytest.mark.long) for version in (6, 9))],
+)
+def test_three_processes_end_in_the_model_of_what_they_were_told(
+    writes: int, table_version: int, tmp_path: Path
+) -> None:
+    make_table(tmp_path / "t", table_version=table_version, keep_commits=6, archive_keep_commits=10)
     with writer_process.started(*_three(tmp_path, writes=writes)) as processes:
         assert [process.wait() for process in processes] == [0, 0, 0]
     commits = _equals_what_was_told(tmp_path)
     assert len(commits) >= 2 * writes
 
 
-@pytest.mark.parametrize("seconds", [6, pytest.param(180, marks=pytest.mark.long)])
-def test_three_processes_of_which_one_sleeps_for_longer_than_its_lease(seconds: int, tmp_path: Path) -> None:
-    make_table(tmp_path / "t", keep_commits=6, archive_keep_commits=10)
+@pytest.mark.parametrize(
+    ("seconds", "table_version"),
+    [(6, 6), *(pytest.param(180, version, marks=pytest.mark.long) for version in (6, 9))],
+)
+def test_three_processes_of_which_one_sleeps_for_longer_than_its_lease(
+    seconds: int, table_version: int, tmp_path: Path
+) -> None:
+    make_table(tmp_path / "t", table_version=table_version, keep_commits=6, archive_keep_commits=10)
     rng = random.Random(seconds)
     naps = 0
     with writer_process.started(*_three(tmp_path, seconds=seconds, timing=LEASE)) as processes:
@@ -55,10 +65,10 @@ def test_three_processes_of_which_one_sleeps_for_longer_than_its_lease(seconds: 
 
 
 @pytest.mark.long  # a short one is in test_clustering_beside_writers.py
-@pytest.mark.parametrize("writes", [8, 100])
-def test_three_processes_beside_one_that_clusters(writes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("writes", "table_version"), [(8, 6), (100, 6), (8, 9), (100, 9)])
+def test_three_processes_beside_one_that_clusters(writes: int, table_version: int, tmp_path: Path) -> None:
     """Clustering costs no write its commit, and gets its own done where nobody is."""
-    table = make_table(tmp_path / "t", keep_commits=6, archive_keep_commits=10)
+    table = make_table(tmp_path / "t", table_version=table_version, keep_commits=6, archive_keep_commits=10)
     apply_clustering(table, SORTED)
     rounds = []
     with writer_process.started(*_three(tmp_path, writes=writes)) as processes:

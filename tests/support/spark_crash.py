@@ -12,7 +12,7 @@ from typing import Any
 
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.read.table import read_table
-from parquetry.runtime.spec.table_spec import Operation
+from parquetry.runtime.spec.table_spec import DEFAULT_TABLE_VERSION, Operation
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.table.handle import open_table
@@ -47,7 +47,7 @@ POINTS = {
     "while files are written": ("create_file", DATA_FILE, "before"),
     "between two files": ("create_file", DATA_FILE, "after"),
     "holding the lock before the commit": ("put_if_absent", r"\.aux/lock$", "after"),
-    "holding the lock after the commit": ("put_if_absent", r"/[0-9]+\.(replace)?commit$", "after"),
+    "holding the lock after the commit": ("put_if_absent", r"/[0-9_]+\.(replace)?commit$", "after"),
     "before the markers are gone": ("delete_folder", r"\.temp/", "before"),
 }
 """Where writers are killed: kind and path of a storage operation, and before or after it."""
@@ -55,9 +55,9 @@ POINTS = {
 NEXT: Rows = {"k1": (999, "b"), "next": (1, "e")}
 
 
-def prepare(spark: Any, path: Path, **retention: int) -> None:
+def prepare(spark: Any, path: Path, *, table_version: int = DEFAULT_TABLE_VERSION, **retention: int) -> None:
     """A table written by Spark whose rows are ``OLD``, with two versions of some files."""
-    make_table(path, **(retention or {"keep_commits": 50}))
+    make_table(path, table_version=table_version, **(retention or {"keep_commits": 50}))
     store = open_store(path)
     SparkWrite(operation=Operation.UPSERT, rows=BASE).perform(spark, store)
     SparkWrite(operation=Operation.UPSERT, rows={"k0": OLD["k0"], "k1": OLD["k1"]}).perform(spark, store)

@@ -47,6 +47,10 @@ class Case:
     """Whether it leaves something behind that is in order, or that the next clean removes."""
 
 
+ESSENTIAL = ("upsert", "overwrite", "upsert after a dead write", "clean", "archive", "restore")
+"""The cases that the short suites try on every version of a table."""
+
+
 def _base(table: SmallTable) -> Rows:
     table.upsert(BASE)
     return BASE
@@ -264,7 +268,7 @@ CASES = {
         act=lambda table: schedule(table.handle, groups_owed(table), timing=FAST),
         after=lambda old: old,
         leaves=True,
-        stands=(Kind.PUT_IF_ABSENT, r"\.replacecommit\.requested$"),
+        stands=(Kind.PUT_IF_ABSENT, r"\.(replacecommit|clustering)\.requested$"),
     ),
     "scheduled clustering executed": Case(
         prepare=_in_debt,
