@@ -62,10 +62,15 @@ def content(store):
     return json.loads(store.read(STORAGE_LOCK_PATH))
 
 
-def locked_by_storage(store) -> SmallTable:
-    table = make_table(store)
+def locked_by_storage(store, table_version=6) -> SmallTable:
+    table = make_table(store, table_version=table_version)
     update_table_properties(store, {LOCK_METHOD_KEY: "storage"}, comment="a test")
     return table
+
+
+@pytest.fixture(params=[6, 9])
+def table(store, request) -> SmallTable:
+    return locked_by_storage(store, request.param)
 
 
 def test_the_lock_has_the_three_keys_of_hudi_and_is_never_deleted(store):
@@ -255,8 +260,7 @@ def test_a_folder_has_no_storage_lock(tmp_path):
         table.upsert({"a": (1, "x")})
 
 
-def test_writes_and_services_take_the_storage_lock_alone(store):
-    table = locked_by_storage(store)
+def test_writes_and_services_take_the_storage_lock_alone(store, table):
     for number in range(3):
         table.upsert({"a": (number, "x")})
     clean(table.handle, timing=FAST)
@@ -265,8 +269,7 @@ def test_writes_and_services_take_the_storage_lock_alone(store):
     assert store.stat(DEFAULT_LOCK_PATH) is None
 
 
-def test_a_write_waits_until_a_hudi_job_releases_the_lock(store):
-    table = locked_by_storage(store)
+def test_a_write_waits_until_a_hudi_job_releases_the_lock(store, table):
     theirs = ModelledHudiLock(store)
     released = []
 
@@ -288,8 +291,7 @@ class Died(BaseException):
     """The writer ends here."""
 
 
-def test_the_write_of_a_dead_holder_is_rolled_back_before_its_lock_is_taken(store):
-    table = locked_by_storage(store)
+def test_the_write_of_a_dead_holder_is_rolled_back_before_its_lock_is_taken(store, table):
 
     def die_under_the_lock(txn):
         table_lock(txn.table, txn.session).acquire()
@@ -308,8 +310,7 @@ def test_the_write_of_a_dead_holder_is_rolled_back_before_its_lock_is_taken(stor
     assert pending == []
 
 
-def test_a_holder_that_slept_longer_than_its_lease_does_not_publish(store, monkeypatch):
-    table = locked_by_storage(store)
+def test_a_holder_that_slept_longer_than_its_lease_does_not_publish(store, monkeypatch, table):
     table.upsert({"a": (1, "x")})
     other = SmallTable(store=store)
     slept = []
@@ -332,8 +333,9 @@ def test_a_holder_that_slept_longer_than_its_lease_does_not_publish(store, monke
     assert len(table.handle.timeline().completed_writes) == 4
 
 
-def test_a_holder_near_the_end_of_its_lease_takes_the_lock_again_before_it_publishes(store, monkeypatch):
-    table = locked_by_storage(store)
+def test_a_holder_near_the_end_of_its_lease_takes_the_lock_again_before_it_publishes(
+    store, monkeypatch, table
+):
     owners = []
 
     def take_long(transaction, candidate, *rest):
@@ -363,8 +365,7 @@ def test_a_writer_that_was_opened_before_the_method_changed_writes_under_the_new
     assert store.stat(DEFAULT_LOCK_PATH) is None
 
 
-def test_unlock_releases_a_storage_lock_of_any_holder(store):
-    table = locked_by_storage(store)
+def test_unlock_releases_a_storage_lock_of_any_holder(store, table):
     theirs = ModelledHudiLock(store)
     theirs.take()
     assert theirs.owner in unlock(table.handle, timing=FAST).holder
