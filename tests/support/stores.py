@@ -16,7 +16,7 @@ from typing import Any
 
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.storage.model import ObjectInfo, ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore, ObjectVersion, PutOutcome
 from parquetry.runtime.storage.paths import temporary_path
 
 
@@ -31,6 +31,8 @@ class Kind(StrEnum):
     LIST_FOLDERS = "list_folders"
     PUT = "put"
     PUT_IF_ABSENT = "put_if_absent"
+    READ_VERSION = "read_version"
+    PUT_IF_MATCH = "put_if_match"
     CREATE_FILE = "create_file"
     DELETE = "delete"
     DELETE_ALL = "delete_all"
@@ -38,7 +40,10 @@ class Kind(StrEnum):
 
 
 WRITES = frozenset(
-    {Kind.PUT, Kind.PUT_IF_ABSENT, Kind.CREATE_FILE, Kind.DELETE, Kind.DELETE_ALL, Kind.DELETE_FOLDER}
+    {
+        *(Kind.PUT, Kind.PUT_IF_ABSENT, Kind.PUT_IF_MATCH, Kind.CREATE_FILE),
+        *(Kind.DELETE, Kind.DELETE_ALL, Kind.DELETE_FOLDER),
+    }
 )
 
 
@@ -91,6 +96,14 @@ class WrappedStore(ObjectStore):
 
     def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
         return self._perform(Kind.PUT_IF_ABSENT, path, data, nonce=nonce)
+
+    def read_version(self, path: str) -> ObjectVersion | None:
+        return self._perform(Kind.READ_VERSION, path)
+
+    def put_if_match(
+        self, path: str, data: bytes, *, tag: str | None, patience_seconds: float | None = None
+    ) -> str | None:
+        return self._perform(Kind.PUT_IF_MATCH, path, data, tag=tag, patience_seconds=patience_seconds)
 
     @contextmanager
     def create_file(self, path: str) -> Iterator[Any]:
@@ -217,7 +230,7 @@ class FaultyStore(WrappedStore):
 
     def _half(self, kind: Kind, path: str) -> None:
         match kind:
-            case Kind.PUT | Kind.PUT_IF_ABSENT | Kind.CREATE_FILE:
+            case Kind.PUT | Kind.PUT_IF_ABSENT | Kind.PUT_IF_MATCH | Kind.CREATE_FILE:
                 self.inner.put(temporary_path(path), b"unfinished")
             case Kind.DELETE_ALL:
                 paths = [line for line in path.split("\n") if line]
