@@ -30,6 +30,8 @@ _MERGER_KEY: Final = "hoodie.compaction.record.merger.strategy"
 _TIMELINE_KEY: Final = "hoodie.timeline.path"
 _HISTORY_KEY: Final = "hoodie.timeline.history.path"
 _HISTORY: Final = "history"
+_FOLDERS: Final[Mapping[str, str]] = {_TIMELINE_KEY: "timeline", _HISTORY_KEY: _HISTORY}
+"""The folders of layout 2. An upgrade by Hudi leaves them out where they are the default ones."""
 _BY_TIME: Final = "EVENT_TIME_ORDERING"
 _BY_COMMIT: Final = "COMMIT_TIME_ORDERING"
 _STRATEGIES: Final[Mapping[str, str]] = {
@@ -84,7 +86,9 @@ class Fields:
 
 def new_properties(version: int, fields: Fields) -> dict[str, str]:
     """Return the properties of a new table that depend on its version."""
-    initial = {} if version in _LAYOUT_1 else {ARCHIVE_KEY: _HISTORY, INITIAL_VERSION_KEY: str(version)}
+    initial = (
+        {} if version in _LAYOUT_1 else {ARCHIVE_KEY: _HISTORY, INITIAL_VERSION_KEY: str(version), **_FOLDERS}
+    )
     generator = {} if fields.generator is None else generator_property(version, fields.generator)
     return initial | generator | required_properties(version, fields)
 
@@ -111,14 +115,14 @@ def changed_properties(raw: Mapping[str, str], version: int) -> dict[str, str]:
             key: value for key, value in kept.items() if key not in (GENERATOR_TYPE_KEY, INITIAL_VERSION_KEY)
         }
         folder = raw.get(ARCHIVE_KEY)
-        archive = {} if folder in (None, _HISTORY) else {ARCHIVE_KEY: folder}
+        folders = {} if folder in (None, _HISTORY) else {ARCHIVE_KEY: folder}
     else:
         kept.setdefault(INITIAL_VERSION_KEY, raw[VERSION_KEY])
-        archive = {}
+        folders = {key: raw.get(key, default) for key, default in _FOLDERS.items()}
     payload = raw.get(_PAYLOAD_KEY) or raw.get(_LEGACY_PAYLOAD_KEY)
     if payload:
         kept[_PAYLOAD_KEY if is_layout_1 else _LEGACY_PAYLOAD_KEY] = payload
-    return kept | required_properties(version, fields) | archive
+    return kept | required_properties(version, fields) | folders
 
 
 def ordering_key(version: int) -> str:
@@ -145,8 +149,6 @@ def _version_6(fields: Fields) -> dict[str, str]:
 def _layout_2(fields: Fields) -> dict[str, str]:
     return {
         LAYOUT_KEY: "2",
-        _TIMELINE_KEY: "timeline",
-        _HISTORY_KEY: _HISTORY,
         _MODE_KEY: fields.merge_mode,
         PARTITIONS_KEY: fields.typed_partitions,
     }

@@ -120,6 +120,14 @@ def test_a_folder_of_the_archive_of_version_9_is_no_folder_of_version_6():
     assert INITIAL_VERSION_KEY not in changed_properties(of_version(SPEC, 9), 6)
 
 
+def test_folders_that_hudi_leaves_out_or_names_otherwise_stay():
+    live = of_version(SPEC, 9) | {"hoodie.timeline.history.path": "other"}
+    assert changed_properties(live, 8)["hoodie.timeline.history.path"] == "other"
+    del live["hoodie.timeline.history.path"]
+    spec = replace(SPEC, table_version=9)
+    assert not differing_properties(live, spec, made_with=spec, uri="t")
+
+
 def test_a_lost_merge_mode_is_drift():
     live = of_version(SPEC, 9)
     del live["hoodie.record.merge.mode"]
