@@ -230,10 +230,11 @@ def _version(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> Iterat
         restorable=True,
         acceptable=True,
         remedy=Message(
-            "it {effect}; {apply_command} changes the version back, {adopt_command} declares it",
+            "it {effect}; {apply_command} changes the version back; to keep it, declare {declared}, then "
+            "apply",
             effect=effect or "changes nothing for readers",
             apply_command=command("apply"),
-            adopt_command=command("adopt", "LOCATION"),
+            declared=f"{VERSION_PATH}: {live}",
         ),
     )
 
