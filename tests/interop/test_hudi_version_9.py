@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -23,9 +24,11 @@ from parquetry.compiler.testing.model import Status
 from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
+from parquetry.runtime.table.metadata_table import drop_metadata_table
+from parquetry.runtime.timeline.instant import Action
 from tests.support import hudi_tables
 from tests.support.command_script import parquetry as command
-from tests.support.hudi_spark import NO_METADATA_TABLE, HudiTable
+from tests.support.hudi_spark import NO_METADATA_TABLE, HudiError, HudiTable
 from tests.support.hudi_tables import RECIPES, SCHEMA, completions
 from tests.support.model import differences, frozen_table
 from tests.support.our_table import to_table
@@ -287,6 +290,31 @@ def version_of(path):
 def git(folder, *arguments):
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
     subprocess.run(["git", *identity, "-C", str(folder), *arguments], check=True)
+
+
+# -- what Hudi leaves behind
+
+
+def test_a_clustering_that_a_restore_of_hudi_leaves_pending_is_rolled_back(make, tmp_path):
+    """Its input is gone with the restored writes, and it blocks upserts of Hudi until it is rolled back."""
+    made, _ = make("restored")
+    blocked, cured = (copied(made, tmp_path / name) for name in ("blocked", "cured"))
+    with pytest.raises(HudiError, match="HoodieClusteringUpdateException"):
+        blocked.write("upsert", range(20), **NO_METADATA_TABLE)
+    timeline, _ = opened(cured.path)
+    (left,) = (one for one in timeline.of(Action.REPLACECOMMIT, state=None) if not one.is_completed)
+    parquetry.open(cured.path).rollback(left.time)
+    cured.write("upsert", range(20), **NO_METADATA_TABLE)
+    expected = cured.hudi.read(str(cured.path), metadata_table=None)
+    assert set(range(20)) <= {int(key[1:]) for key in expected.column("id").to_pylist()}
+    assert_same(expected, ViewReader().read(str(cured.path)), "after the rollback")
+
+
+def copied(made, path):
+    """A copy of the table without its metadata table."""
+    shutil.copytree(made.path, path)
+    drop_metadata_table(open_store(path))
+    return replace(made, table=replace(made.table, path=str(path)))
 
 
 # -- refused by name, before anything else is read
