@@ -20,7 +20,7 @@ from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import read_table_properties, update_table_properties
 from parquetry.runtime.table.version_properties import changed_properties
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Instant
+from parquetry.runtime.timeline.instant import Action, Instant
 from parquetry.runtime.timeline.layout import LAYOUT_OF_VERSION, LAYOUTS, TimelineLayout
 from parquetry.runtime.timeline.layout_change import LayoutChange, change_of_layout
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -47,7 +47,7 @@ def change_version(
         raw = read_table_properties(store)
         config = TableConfig.from_properties(raw, location=store.uri)
         if config.version == version:
-            _delete(store, _other_layout(config))
+            _other_layout(config).delete(store)
             return False
         _check(store, config)
         after = changed_properties(raw, version)
@@ -55,7 +55,7 @@ def change_version(
         moves = change.source.NUMBER != change.target.NUMBER
         timeline = Timeline.load(store, change.source)
         if moves:
-            _delete(store, change.target)
+            change.target.delete(store)
             _write(store, change, timeline)
         current = timeline.reload()
         _check_idle(current)
@@ -68,7 +68,7 @@ def change_version(
         _switch(store, raw, after, version)
         if moves:
             _catch_up(store, change, timeline)
-            _delete(store, change.source)
+            change.source.delete(store)
     return True
 
 
@@ -133,13 +133,3 @@ def _catch_up(store: ObjectStore, change: LayoutChange, before: Timeline) -> Non
         if any(state.file_name not in before.files for state in late.states_of(instant))
     ]
     _put(store, change.states(late, changed))
-
-
-def _delete(store: ObjectStore, layout: TimelineLayout) -> None:
-    """Delete the timeline and the archive of a layout that the table does not have."""
-    if layout.NAMES.folder != TIMELINE_FOLDER:
-        store.delete_folder(layout.NAMES.folder)
-        return
-    store.delete_all(info.path for info in Timeline.load(store, layout).files.values())
-    if layout.archive_folder != TIMELINE_FOLDER:
-        store.delete_folder(layout.archive_folder)

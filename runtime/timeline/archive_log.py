@@ -142,6 +142,11 @@ def change_logs(store: ObjectStore, folder: str, change: ChangeEntry) -> int:
     return changes
 
 
+def delete_logs(store: ObjectStore, folder: str) -> None:
+    """Delete the log files, and no other file of the folder."""
+    store.delete_all(_log_paths(store, folder).values())
+
+
 def changed_log(content: bytes, change: ChangeEntry, *, place: str) -> bytes | None:
     """Return the content of a log file with ``change`` applied to each entry, or None if no entry changes.
 

@@ -155,6 +155,10 @@ class TimelineLayout(ABC):
         Each file is put as a whole.
         """
 
+    @abstractmethod
+    def delete(self, store: ObjectStore) -> None:
+        """Delete the timeline and the archive of this layout from a table that has the other one."""
+
 
 class _Layout1(TimelineLayout):
     """The layout of table version 6: JSON commits and an archive log."""
@@ -221,6 +225,12 @@ class _Layout1(TimelineLayout):
 
     def change_archived(self, store: ObjectStore, change: ChangeEntry) -> int:
         return archive_log.change_logs(store, self.archive_folder, change)
+
+    def delete(self, store: ObjectStore) -> None:
+        files = (info.path for info in store.list(self.NAMES.folder))
+        store.delete_all([path for path in files if self.NAMES.parse(path.rpartition("/")[2])])
+        # The properties may name any folder as the archive, also one with other files.
+        archive_log.delete_logs(store, self.archive_folder)
 
 
 class _Layout2(TimelineLayout):
@@ -296,6 +306,9 @@ class _Layout2(TimelineLayout):
 
     def change_archived(self, store: ObjectStore, change: ChangeEntry) -> int:
         return lsm_history.change_files(store, self.archive_folder, change)
+
+    def delete(self, store: ObjectStore) -> None:
+        store.delete_folder(self.NAMES.folder)
 
 
 LAYOUT_OF_VERSION: Final[Mapping[int, int]] = {6: 1, 8: 2, 9: 2}

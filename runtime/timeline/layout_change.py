@@ -63,7 +63,7 @@ class LayoutChange(ABC):
     def _states(self, timeline: Timeline, instant: Instant) -> list[tuple[Instant, bytes]]:
         states = timeline.states_of(instant)
         # A writer of layout 2 that repeats a publication may leave two completed files.
-        states = [state for state in states if not state.is_completed or state == instant]
+        states = [s for s in states if not s.is_completed or s.file_name == instant.file_name]
         contents = {state.state: timeline.store.read(state.path, most_bytes=MOST_BYTES) for state in states}
         plan = contents.get(State.REQUESTED, b"")
         is_clustering = self._is_clustering(instant, plan, place=f"{timeline.store.uri}/{instant.path}")

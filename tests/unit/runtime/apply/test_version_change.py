@@ -207,6 +207,38 @@ def test_a_pending_clustering_stays_scheduled(path):
     assert seen(path) == before
 
 
+def test_a_completed_clustering_stays_completed(path):
+    change_version(open_store(path), 9, timing=FAST)
+    SmallTable(open_store(path)).overwrite({"z": (9, "c")})
+    timeline = open_table(open_store(path)).timeline()
+    newest = timeline.completed_writes[-1]
+    clustering = timeline.layout.requested(newest.time, Action.REPLACECOMMIT, is_clustering=True)
+    for pending, renamed in zip(newest.pending_states, clustering.pending_states, strict=True):
+        (path / pending.path).rename(path / renamed.path)
+    (path / clustering.path).write_bytes(RequestedReplace(operation="CLUSTER").encode())
+    before = seen(path)
+    change_version(open_store(path), 6, timing=FAST)
+    assert seen(path)["instants"] == before["instants"]
+    assert seen(path)["rows"] == before["rows"]
+    change_version(open_store(path), 9, timing=FAST)
+    assert (path / clustering.path).exists()
+    assert seen(path)["instants"] == before["instants"]
+
+
+@pytest.mark.parametrize("folder", ["timeline", ".parquetry"])
+def test_no_folder_is_deleted_because_the_properties_name_it_as_an_archive(path, folder):
+    rows, files = view_rows(path), sorted((path / ".hoodie/.parquetry").rglob("*"))
+    properties = path / ".hoodie/hoodie.properties"
+    for version in (9, 9, 6, 6):
+        content = properties.read_text()
+        properties.write_text(re.sub(r"(?m)^hoodie\.archivelog\.folder=.*\n", "", content))
+        with properties.open("a") as file:
+            file.write(f"hoodie.archivelog.folder={folder}\n")
+        change_version(open_store(path), version, timing=FAST)
+        assert view_rows(path) == rows
+        assert set(files) <= set((path / ".hoodie/.parquetry").rglob("*"))
+
+
 @pytest.mark.parametrize("state", ["commit.requested", "rollback.inflight"])
 def test_a_pending_write_or_rollback_is_waited_for(path, state):
     (path / f".hoodie/{next_time(path)}.{state}").write_bytes(b"")
