@@ -53,6 +53,7 @@ CODES = {
     "DR301": "files were clustered by another program",
     "DR401": "a file is missing, or its size differs from its commit",
 }
+METADATA_TABLE: Final = "DR104"
 RESTORE: Final = "a restore"
 """The writer of a drift that a restore caused: a restore also removes commits with a newer schema."""
 
@@ -253,7 +254,7 @@ def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
         yield Drift(code="DR100", path="table", applied=None, live=None, instant=when, remedy=problem)
     for key in _metadata_table_keys(handle.config):
         yield Drift(
-            code="DR104",
+            code=METADATA_TABLE,
             path=f"properties.{key}",
             applied=None,
             live=raw[key],

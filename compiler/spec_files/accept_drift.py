@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from parquetry.compiler.errors import UnacceptableDriftError
-from parquetry.compiler.plan.drift import Drift, table_drift
+from parquetry.compiler.plan.drift import METADATA_TABLE, Drift, table_drift
 from parquetry.compiler.security.allowed_settings import recorded_settings
 from parquetry.compiler.spec_files.edit import with_column, with_nullable, with_type, with_version
 from parquetry.compiler.spec_files.yaml import VERSION
@@ -38,6 +38,8 @@ def accept_drift(
 ) -> Acceptance:
     """Write the drift of an applied table into its spec, and record the spec as applied.
 
+    A metadata table beside other drift stays: no spec declares one, and the next plan drops it.
+
     Raises:
         UsageError: if the spec has changes that are not applied.
         UnacceptableDriftError: if no spec can express the drift; nothing is changed.
@@ -52,6 +54,8 @@ def accept_drift(
             "{file} has changes that are not applied: apply them or take them back, then adopt",
             file=table.file,
         )
+    others = tuple(drift for drift in found if drift.code != METADATA_TABLE)
+    found = others or found
     refused = next((drift for drift in found if not drift.acceptable), None)
     if refused is not None:
         remedy = refused.remedy or Message("{command} restores it", command=command("apply"))

@@ -26,6 +26,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.handle import open_table
+from tests.support.metadata_table import exists, switch_on
 from tests.support.planning import apply, plan
 from tests.support.project_folder import ProjectFolder, columns_with
 
@@ -175,6 +176,36 @@ def test_the_new_version_is_accepted_by_adopt_or_by_its_declaration(folder):
     assert action.code == "SC261"
     apply(folder)
     assert (version(folder), plan(folder).is_empty) == (6, True)
+
+
+def test_the_metadata_table_of_a_hudi_job_with_its_defaults_is_dropped_before_the_version_changes(folder):
+    apply(folder)
+    for declared, steps in (
+        (6, (Step.DROP_METADATA_TABLE, Step.DOWNGRADE)),
+        (9, (Step.DROP_METADATA_TABLE, Step.UPGRADE, Step.RECORD)),
+    ):
+        change_version(open_store(folder.table), 9)
+        switch_on(folder.table, "column_stats,files,partition_stats")
+        folder.orders(table_version=declared)
+        (found,) = drift_of_workspace(folder.workspace())
+        assert [drift.code for drift in found.drifts] == ["DR103", "DR104"]
+        (action,) = plan(folder).intent.actions
+        assert action.steps == steps
+        apply(folder)
+        assert (version(folder), plan(folder).is_empty) == (declared, True)
+        assert not exists(folder.table)
+
+
+def test_a_version_is_accepted_beside_a_metadata_table_which_the_next_plan_drops(folder):
+    apply(folder)
+    change_version(open_store(folder.table), 9)
+    switch_on(folder.table)
+    accepted = adopt(folder.workspace(), str(folder.table), name=None, reload=folder.workspace)
+    assert [drift.path for drift in accepted.accepted] == ["table_version"]
+    (action,) = plan(folder).intent.actions
+    assert action.steps == (Step.DROP_METADATA_TABLE,)
+    apply(folder)
+    assert (version(folder), plan(folder).is_empty) == (9, True)
 
 
 def test_jobs_stop_at_a_table_whose_version_changed(folder):
