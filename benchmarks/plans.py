@@ -31,9 +31,8 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
-from parquetry.runtime.timeline.instant import Action, State, Timezone, next_instant
+from parquetry.runtime.timeline.instant import Action, Timezone, next_instant
 from parquetry.runtime.timeline.sidecars import statistics_path
-from tests.support.timelines import instant_of
 
 HERE = Path(__file__).parent
 SCRIPT = Path(sys.executable).parent / "parquetry"
@@ -204,7 +203,7 @@ def add_files(path: Path, count: int, *, names_files: bool = False) -> None:
     """Write what so many inserts leave: their files, statistics and instants, whose commits may name the files."""
     store = open_store(path)
     handle = open_table(store)
-    timeline = handle.timeline()
+    timeline, layout = handle.timeline(), handle.config.timeline_layout
     schema = timeline.commit_metadata(timeline.completed_writes[-1].time).schema
     instant = timeline.last_instant
     for partition in range(PARTITIONS):
@@ -216,9 +215,13 @@ def add_files(path: Path, count: int, *, names_files: bool = False) -> None:
         known = [make_file(path, number, instant, count) for number in range(commit, count, INSTANTS)]
         store.put(statistics_path(instant), encode_statistics(known))
         stats = stats_of(known) if names_files else {}
-        content = CommitMetadata(operation="INSERT", extra={"schema": schema}, stats=stats).to_json()
-        for state, text in ((State.REQUESTED, b""), (State.INFLIGHT, b""), (State.COMPLETED, content)):
-            store.put(instant_of(instant, Action.COMMIT, state).path, text)
+        commit_metadata = CommitMetadata(operation="INSERT", extra={"schema": schema}, stats=stats)
+        requested = layout.requested(instant, Action.COMMIT)
+        completed = layout.completion_of(requested, after=instant, now_ms=0)
+        for pending in requested.pending_states:
+            store.put(pending.path, b"")
+        store.put(completed.path, layout.encode_commit(commit_metadata))
+        instant = completed.position
 
 
 def stats_of(files: Iterable[FileStatistics]) -> dict[str, tuple[WriteStat, ...]]:
