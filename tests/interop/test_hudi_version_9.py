@@ -21,7 +21,7 @@ import parquetry
 from parquetry.compiler.testing import tables
 from parquetry.compiler.testing.execution import RowExecution, execute_tests
 from parquetry.compiler.testing.model import Status
-from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.metadata_table import drop_metadata_table
@@ -290,6 +290,78 @@ def version_of(path):
 def git(folder, *arguments):
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
     subprocess.run(["git", *identity, "-C", str(folder), *arguments], check=True)
+
+
+# -- timelines that other programs leave
+
+
+def twice(timeline, write, completed):
+    shutil.copy(timeline / f"{write}_{completed}.commit", timeline / f"{write}_{int(completed) + 7}.commit")
+
+
+def without_pending_files(timeline, write, completed):
+    for name in ("*.requested", "*.inflight"):
+        for file in timeline.glob(name):
+            file.unlink()
+
+
+def names_of_layout_1(timeline, write, completed):
+    for file in timeline.glob("*.clustering.*"):
+        file.rename(timeline / file.name.replace("clustering", "replacecommit"))
+
+
+def files_of_layout_1(timeline, write, completed):
+    (timeline.parent / f"{write}.commit").write_text("{}")
+    (timeline.parent / "20200101000000000.commit").write_text("{}")
+
+
+def completed_before_it_began(timeline, write, completed):
+    file = timeline / f"{write}_{completed}.commit"
+    file.rename(timeline / f"{write}_{int(write) - 5}.commit")
+
+
+def completed_in_future(timeline, write, completed):
+    file = timeline / f"{write}_{completed}.commit"
+    file.rename(timeline / f"{write}_20990101000000000.commit")
+
+
+def without_history(timeline, write, completed):
+    shutil.rmtree(timeline / "history")
+
+
+HARMLESS = (
+    twice,
+    without_pending_files,
+    names_of_layout_1,
+    files_of_layout_1,
+    completed_before_it_began,
+    completed_in_future,
+    without_history,
+)
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_a_timeline_that_hudi_reads_is_read_alike(make, tmp_path, change):
+    made, _ = make("all_writes")
+    path = str(shutil.copytree(made.path, tmp_path / "t"))
+    write, completed = completions(tmp_path / "t")[1]
+    change(tmp_path / "t" / ".hoodie" / "timeline", write, completed)
+    assert_same(made.hudi.read(path), ViewReader().read(path), "latest")
+    assert_same(made.hudi.read(path, as_of=write), ViewReader().read(path, as_of=write), f"as of {write}")
+    begin = completions(tmp_path / "t")[3][1]
+    assert_same(made.hudi.read(path, since=begin), ViewReader().read(path, since=begin), f"since {begin}")
+
+
+def test_a_truncated_commit_is_damage_to_both(make, tmp_path):
+    made, _ = make("all_writes")
+    path = str(shutil.copytree(made.path, tmp_path / "t"))
+    (first, _), *_, (write, completed) = completions(tmp_path / "t")
+    file = tmp_path / "t" / ".hoodie" / "timeline" / f"{write}_{completed}.commit"
+    file.write_bytes(file.read_bytes()[:2000])
+    with pytest.raises(HudiError):
+        made.hudi.read(path)
+    with pytest.raises(CorruptTableError, match="Restore the file from a copy"):
+        ViewReader().read(path, since=first)
 
 
 # -- what Hudi leaves behind
