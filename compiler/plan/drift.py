@@ -231,11 +231,12 @@ def _version(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> Iterat
         restorable=True,
         acceptable=True,
         remedy=Message(
-            "it {effect}; {apply_command} changes the version back; to keep it, declare {declared}, then "
-            "apply",
+            "it {effect}; {apply_command} changes the version back; to keep it, declare {key}: {version}, "
+            "then apply",
             effect=effect or "changes nothing for readers",
             apply_command=command("apply"),
-            declared=f"{VERSION_PATH}: {live}",
+            key=VERSION_PATH,
+            version=live,
         ),
     )
 

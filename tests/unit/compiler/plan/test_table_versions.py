@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -26,6 +27,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.handle import open_table
+from tests.support.handmade import HandmadeTable
 from tests.support.metadata_table import exists, switch_on
 from tests.support.planning import apply, plan
 from tests.support.project_folder import ProjectFolder, columns_with
@@ -229,3 +231,14 @@ def test_a_plan_for_another_version_is_stale(folder):
     failure = apply_plan(stale, folder.workspace()).failure
     assert isinstance(failure, StalePlanError)
     assert "another program has changed the version" in str(failure)
+
+
+def test_adopt_keeps_the_version_of_a_table(folder):
+    made = HandmadeTable(folder.root / "warehouse/t")
+    made.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    change_version(open_store(made.folder), 9)
+    shutil.rmtree(made.folder / ".hoodie/.parquetry")
+    adopted = adopt(folder.workspace(), str(made.folder), name=None, reload=folder.workspace)
+    assert yaml.safe_load((folder.root / adopted.file).read_text())["table_version"] == 9
+    assert read_applied(open_store(made.folder)).spec.table_version == 9
+    assert [action.table for action in plan(folder).intent.actions] == ["orders"]

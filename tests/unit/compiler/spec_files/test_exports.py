@@ -105,6 +105,7 @@ def test_the_index_follows_the_scope_of_the_key_and_guards_are_always_there():
     assert "hoodie.index.type" not in options(record_key=())
     assert options()["hoodie.metadata.enable"] == "false"
     assert options()["hoodie.write.table.version"] == "6"
+    assert options(table_version=9)["hoodie.write.table.version"] == "9"
 
 
 def test_a_storage_lock_has_its_options_and_those_of_writers_at_the_same_time():
