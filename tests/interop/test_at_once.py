@@ -14,7 +14,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import update_table_properties
 from parquetry.runtime.write.request import WriteRequest
-from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
+from tests.interop.versions import HUDIS_OF_BOTH_TABLE_VERSIONS, MOSTLY_0_15_0
 from tests.support import our_table
 from tests.support.hudi_spark import HudiError
 from tests.support.judges import HudiRs, RealHudi, assert_history, assert_latest
@@ -73,12 +73,23 @@ def test_hudi_that_rolls_back_our_pending_write_makes_us_write_again(spark, tmp_
     assert_history([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)
 
 
-@MOSTLY_1_2_0
-@pytest.mark.parametrize("same_files", [True, False])
-def test_hudi_under_concurrency_control_beside_our_write(spark, tmp_path, hudi, between, same_files):
+@pytest.mark.parametrize(
+    ("hudi", "table_version", "same_files"),
+    [
+        ("1.2.0", 6, True),
+        ("1.2.0", 6, False),
+        pytest.param("0.15.0", 6, True, marks=pytest.mark.long),
+        pytest.param("0.15.0", 6, False, marks=pytest.mark.long),
+        pytest.param("1.2.0", 9, True, marks=pytest.mark.long),
+    ],
+    indirect=["hudi"],
+)
+def test_hudi_under_concurrency_control_beside_our_write(
+    spark, tmp_path, hudi, between, same_files, table_version
+):
     """It leaves our pending write alone; only where both touch the same files we write again."""
     rnd = random.Random(92)
-    ours = our_table.create(spark, tmp_path / "ours", typed=FEW)
+    ours = our_table.create(spark, tmp_path / "ours", typed=FEW, table_version=table_version)
     ours.upsert(ours.rows(rnd, range(20), 1))
     # Hudi's schema has a nullable key: its first commit changes the table's, and would alone be a reason.
     first = ours.rows(rnd, range(20, 22), 1)
@@ -133,10 +144,10 @@ def test_the_lock_moves_to_where_hudi_locks_without_a_path(spark, tmp_path, hudi
     assert_latest([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)
 
 
-@MOSTLY_1_2_0
-def test_the_lock_file_is_hudis_own(spark, tmp_path, hudi):
+@HUDIS_OF_BOTH_TABLE_VERSIONS
+def test_the_lock_file_is_hudis_own(spark, tmp_path, hudi, table_version):
     rnd = random.Random(93)
-    ours = our_table.create(spark, tmp_path / "ours", typed=FEW)
+    ours = our_table.create(spark, tmp_path / "ours", typed=FEW, table_version=table_version)
     ours.upsert(ours.rows(rnd, range(8), 1))
     store = open_store(ours.path)
     lock = ".hoodie/.aux/lock"

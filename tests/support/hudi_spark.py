@@ -135,7 +135,7 @@ class HudiSpark:
         if index:
             settings["hoodie.index.type"] = index
         if guarded:
-            settings |= self.guards()
+            settings |= self.guards(table.path)
         self._ask(
             "write",
             path=table.path,
@@ -145,9 +145,10 @@ class HudiSpark:
         )
         return newest_write(table.path)
 
-    def guards(self) -> dict[str, str]:
-        """The settings a Hudi job needs beside us."""
-        return NO_METADATA_TABLE | (STAYS_AT_SIX if self.version.startswith("1.") else {})
+    def guards(self, path: str | None = None) -> dict[str, str]:
+        """The settings a Hudi job needs beside us, on the table at ``path`` or on one of version 6."""
+        stays = self.version.startswith("1.") and (path is None or table_version_of(path) in (None, 6))
+        return NO_METADATA_TABLE | (STAYS_AT_SIX if stays else {})
 
     def read(
         self,
@@ -182,7 +183,7 @@ class HudiSpark:
 
     def call(self, procedure: str, path: str, /, **arguments: Any) -> list[dict[str, Any]]:
         """Call a procedure of Hudi on the table at `path`, with the settings a Hudi job needs beside us."""
-        return self.call_with(self.guards(), procedure, path, **arguments)
+        return self.call_with(self.guards(path), procedure, path, **arguments)
 
     def call_with(
         self, conf: Mapping[str, str], procedure: str, path: str, /, **arguments: Any
@@ -254,6 +255,15 @@ class HudiSpark:
     def _fresh(self, kind: str) -> str:
         self._rows += 1
         return str(self.folder / f"{kind}-{self._rows}.parquet")
+
+
+def table_version_of(path: str) -> int | None:
+    """The version of the table under ``path``, or None if there is no table yet."""
+    properties = Path(path, ".hoodie", "hoodie.properties")
+    lines = properties.read_text().splitlines() if properties.exists() else []
+    return next(
+        (int(line.partition("=")[2]) for line in lines if line.startswith("hoodie.table.version=")), None
+    )
 
 
 def newest_write(path: str) -> str:

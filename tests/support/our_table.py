@@ -18,7 +18,13 @@ from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.job import Requirements
-from parquetry.runtime.spec.table_spec import Column, KeyScope, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import (
+    DEFAULT_TABLE_VERSION,
+    Column,
+    KeyScope,
+    RetentionPolicy,
+    TableSpec,
+)
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.handle import open_table
@@ -175,6 +181,7 @@ def create(
     keys: dict[str, pa.DataType] | None = None,
     spec: TableSpec | None = None,
     project: str = "interop",
+    table_version: int = DEFAULT_TABLE_VERSION,
 ) -> OurTable:
     """A new table with key `id`, partition `region` and ordering `version`, unless `spec` says otherwise.
 
@@ -185,7 +192,8 @@ def create(
     wanted = spec or TableSpec(
         name="ours", columns=(), record_key=("id",), ordering="version", partition_by=("region",)
     )
-    wanted = replace(wanted, columns=tuple(column(field) for field in schema))
+    declared = tuple(column(field) for field in schema)
+    wanted = replace(wanted, columns=declared, table_version=table_version)
     wish = TableChange(
         spec=wanted, requirements=Requirements(exists=False), alters_schema=False, project=project
     )

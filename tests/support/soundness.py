@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from tests.support import names_below_hoodie
 from tests.support.model import META_COLUMNS
+from tests.support.timelines import LAYOUT_2
 
 OPERATIONS = {
     "INSERT",
@@ -34,16 +35,24 @@ def unsound(path: str | Path, *, since: str = "") -> list[str]:
 
 
 def _timeline(base: Path, since: str) -> Iterator[str]:
-    names = {file.name for file in (base / ".hoodie").iterdir() if file.is_file()}
+    folder = base / ".hoodie" / "timeline"
+    completes = folder.is_dir()
+    folder = folder if completes else folder.parent
+    names = {file.name for file in folder.iterdir() if file.is_file()}
     for name in sorted(names):
-        time, _, action = name.partition(".")
+        instant, _, action = name.partition(".")
+        time, _, completed_at = instant.partition("_")
         if action not in {"commit", "replacecommit"} or time <= since:
             continue
-        if f"{time}.{action}.requested" not in names:
+        if completes and completed_at <= time:
+            yield f"{name}: completed before it was requested"
+        pending = action if f"{time}.clustering.requested" not in names else "clustering"
+        if f"{time}.{pending}.requested" not in names:
             yield f"{name}: no requested file"
-        if f"{time}.{'inflight' if action == 'commit' else 'replacecommit.inflight'}" not in names:
+        if f"{time}.{'inflight' if action == 'commit' else f'{pending}.inflight'}" not in names:
             yield f"{name}: no in-flight file"
-        metadata = json.loads((base / ".hoodie" / name).read_text())
+        content = (folder / name).read_bytes()
+        metadata = json.loads(LAYOUT_2.decode_commit(content).to_json() if completes else content)
         if not metadata["extraMetadata"].get("schema"):
             yield f"{name}: no schema"
         if metadata["operationType"] not in OPERATIONS:
