@@ -1,9 +1,10 @@
 """The state files and the archive of one timeline layout in the form of the other one.
 
 An instant keeps its time, its states and the content of its files. In layout 2 its completion time is its
-requested time: then every position of an incremental read means the same commits before and after a change.
-(Hudi's own upgrade takes the time at which the completed file was written.) Source: UpgradeDowngradeUtils,
-SevenToEightUpgradeHandler and EightToSevenDowngradeHandler of Hudi 1.2.
+requested time: then every position of an incremental read means the same commits before and after an upgrade.
+(Hudi's own upgrade takes the time at which the completed file was written.) A downgrade loses the completion
+times of other writers. Source: UpgradeDowngradeUtils, SevenToEightUpgradeHandler and
+EightToSevenDowngradeHandler of Hudi 1.2.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class _ToLayout2(LayoutChange):
     """The change to completion times, Avro commits and an archive of Parquet files."""
 
     def change_archive(self, store: ObjectStore) -> None:
-        rows: list[HistoryRow] = []
+        files: list[list[HistoryRow]] = []
         for number, instants in self.source.archived(store):
             if instants is None:
                 raise CorruptTableError(
@@ -139,9 +140,11 @@ class _ToLayout2(LayoutChange):
                     folder=self.source.archive_folder,
                     number=number,
                 )
-            rows += _rows(instants)
-        if rows:
-            lsm_history.append(store, self.target.archive_folder, sorted(rows, key=lambda row: row.key))
+            files.append(sorted(_rows(instants), key=lambda row: row.key))
+        # One file for each log: a write that is missing between two others of one file counts as rolled back,
+        # but one that is missing between two files may be in a file that was lost.
+        for rows in reversed(files):
+            lsm_history.append(store, self.target.archive_folder, rows)
 
     def _is_clustering(self, instant: Instant, plan: bytes, *, place: str) -> bool:
         if instant.action is not Action.REPLACECOMMIT or not plan:

@@ -225,6 +225,22 @@ def test_a_completed_clustering_stays_completed(path):
     assert seen(path)["instants"] == before["instants"]
 
 
+def files_of_archive(path):
+    """The times of the instants in each file of the archive."""
+    handle = open_table(open_store(path))
+    files = [file for _, file in handle.timeline().layout.archived(handle.store)]
+    return [sorted({i.time for i in file if i.state == State.COMPLETED}) for file in files]
+
+
+def test_each_file_of_the_archive_stays_a_file(path):
+    """Whether a write was rolled back depends on the file that lacks it."""
+    before = files_of_archive(path)
+    assert len(before) > 1
+    for wanted in (9, 6):
+        change_version(open_store(path), wanted, timing=FAST)
+        assert files_of_archive(path) == before
+
+
 @pytest.mark.parametrize("folder", ["timeline", ".parquetry"])
 def test_no_folder_is_deleted_because_the_properties_name_it_as_an_archive(path, folder):
     rows, files = view_rows(path), sorted((path / ".hoodie/.parquetry").rglob("*"))
