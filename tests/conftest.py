@@ -18,6 +18,7 @@ from tests.support.gcs_server import gcs_server
 from tests.support.no_fsync import skip_fsync
 from tests.support.plain_values import judge_messages
 from tests.support.s3_server import s3_server
+from tests.support.table_versions import tables_of_version
 
 # Tests start some hundreds of interpreters. With this variable each of them would compile every module anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -74,3 +75,10 @@ def count_allocations():
     """Starts counting what Arrow allocates."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(counted_allocations())
+
+
+@pytest.fixture(params=[6, pytest.param(9, marks=pytest.mark.long)])
+def on_each_version(request):
+    """Has the tables of the test made with each table version: 6 in the short suites, both in the long ones."""
+    with tables_of_version(request.param):
+        yield request.param

@@ -265,9 +265,10 @@ class Timeline:
 
         A text that is not the time of a completed write is a position, and returned as it is.
         """
-        if self.is_completed(time) or self.counts_as_archived(time):
-            return self.positions_after(time).get(time, time)
-        return time
+        write = self.write_at(time)
+        if write is not None and write.is_completed:
+            return write.position
+        return self.positions_after(time).get(time, time) if self.counts_as_archived(time) else time
 
     def positions_after(self, position: str) -> Mapping[str, str]:
         """Return the incremental positions of writes by their times.

@@ -105,7 +105,7 @@ def test_the_spec_of_a_table_of_hudi_is_what_it_was_told(made):
 
 def test_the_archive_log_of_hudi_is_read(archived):
     handle, timeline, _ = opened(archived)
-    log = read_archive(handle.store, handle.config.timeline_layout.archive_folder)
+    log = read_archive(handle.store, handle.config.timeline_layout)
     assert {one.state for one in log if one.action == "commit"} == {"requested", "inflight", "completed"}
     active = {instant.time for instant in timeline.instants}
     assert max(one.time for one in log if one.action == "commit") < min(

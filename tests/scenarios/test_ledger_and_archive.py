@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +16,15 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.timeline.archive_entry import archive_entries
-from parquetry.runtime.timeline.archive_log import write_archive_log
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
-from parquetry.runtime.timeline.instant import Action, State
+from parquetry.runtime.timeline.instant import Action, Instant
 from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER
 from tests.support.archives import read_archive
 from tests.support.ledger import consumed
 from tests.support.small_table import FAST, SmallTable, make_table
 from tests.support.stores import CountingStore, Kind
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 SHORT = RetentionPolicy(keep_commits=1, archive_keep_commits=2)
 STATISTICS = ".hoodie/.parquetry/stats"
@@ -58,23 +59,25 @@ def files(*numbers: int) -> set[str]:
 
 
 def logs_of(table: SmallTable) -> list[str]:
-    return sorted(info.path for info in table.store.list(table.handle.config.timeline_layout.archive_folder))
+    """The files with instants, without those that name them."""
+    folder = table.handle.config.timeline_layout.archive_folder
+    return sorted(info.path for info in table.store.list(folder) if "." in info.path.removeprefix(folder))
 
 
 def archive_as_hudi(table: SmallTable, count: int, *, with_rollbacks: bool = True) -> None:
     """The oldest instants go to the log, and nothing is swept."""
-    timeline, config = table.handle.timeline(), table.handle.config
+    timeline = table.handle.timeline()
     first = timeline.completed_writes[count].time
     old = [instant for instant in timeline.instants if instant.time < first]
     leaving = [instant for instant in old if with_rollbacks or instant.action is not Action.ROLLBACK]
-    write_archive_log(
-        table.store,
-        config.timeline_layout.archive_folder,
-        archive_entries(timeline.store, timeline.files, leaving, config.timezone),
-    )
-    for instant in leaving:
-        for state in State:
-            table.store.delete(replace(instant, state=state).path)
+    timeline.layout.archive(table.store, timeline.files, leaving)
+    delete_states(table, leaving)
+
+
+def delete_states(table: SmallTable, instants: Iterable[Instant]) -> None:
+    timeline = table.handle.timeline()
+    for state in (state for instant in instants for state in timeline.states_of(instant)):
+        table.store.delete(state.path)
 
 
 def roll_back_as_hudi(table: SmallTable, time: str) -> None:
@@ -125,9 +128,7 @@ def test_what_hudi_rolled_back_and_archived_past_is_new_again(table: SmallTable,
 def test_what_was_undone_is_new_again_if_only_the_log_says_so_by_leaving_it_out(table: SmallTable) -> None:
     consume(table, range(3))
     roll_back_as_hudi(table, table.handle.timeline().completed_writes[-1].time)
-    for instant in table.handle.timeline().of(Action.ROLLBACK):
-        for state in State:
-            table.store.delete(replace(instant, state=state).path)
+    delete_states(table, table.handle.timeline().of(Action.ROLLBACK))
     consume(table, range(3, 6))
     archive_as_hudi(table, 4)
     assert known(table) == files(0, 1, 3, 4, 5)
@@ -269,8 +270,6 @@ def test_statistics_of_archived_writes_go_with_their_files_after_writes(tmp_path
         made.upsert({"k": (n, "a")})
     timeline = table.handle.timeline()
     there = {info.path.rpartition("/")[2].partition(".")[0] for info in table.store.list(STATISTICS)}
-    archived = {
-        entry.time for entry in read_archive(table.store, table.handle.config.timeline_layout.archive_folder)
-    }
+    archived = {entry.time for entry in read_archive(table.store, table.handle.config.timeline_layout)}
     assert archived
     assert there == {write.time for write in timeline.completed_writes} - {table.handle.first_instant}

@@ -14,6 +14,8 @@ from parquetry.runtime.table.consistent_read import read_consistently
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from tests.support.small_table import FAST, Rows, SmallTable, make_table
 
+pytestmark = pytest.mark.usefixtures("on_each_version")
+
 BASE = {"k1": (0, "a"), "z": (0, "b")}
 BY_NUMBER = RetentionPolicy(keep_commits=None, keep_versions=1)
 

@@ -25,7 +25,8 @@ from parquetry.runtime.timeline.clustering_plan import (
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, State, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.restore import SavepointMetadata
-from tests.support.timelines import instant_of
+from tests.support.table_versions import table_version
+from tests.support.timelines import pending, put_completed, timeline_of
 
 COLUMNS = (
     Column(name="id", type="string", nullable=False),
@@ -39,7 +40,14 @@ Files = Mapping[str, Mapping[str, Sequence[tuple[str, int]]]]
 
 
 def spec(**changes: object) -> TableSpec:
-    values = {"name": "t", "columns": COLUMNS, "record_key": ("id",), "partition_by": ("p",), **changes}
+    values = {
+        "name": "t",
+        "columns": COLUMNS,
+        "record_key": ("id",),
+        "partition_by": ("p",),
+        "table_version": table_version(),
+        **changes,
+    }
     return TableSpec(**values)
 
 
@@ -137,7 +145,7 @@ class HandmadeTable:
             extra={"schema": self.schema},
             replaced={partition: tuple(ids) for partition, ids in (replaced or {}).items()},
         )
-        self._state(time, action, State.COMPLETED, metadata.to_json())
+        put_completed(self.store, at(time), action, metadata)
 
     def plan_clustering(self, time: str, groups: Mapping[str, Sequence[str]]) -> None:
         slices = [
@@ -151,25 +159,29 @@ class HandmadeTable:
             Action.REPLACECOMMIT,
             State.REQUESTED,
             RequestedReplace(operation="CLUSTER", plan=plan).encode(),
+            is_clustering=True,
         )
 
     def savepoint(self, time: str) -> None:
         record = SavepointMetadata(created_by="tests", created_at_ms=0, comments="", files={})
-        self._state(time, Action.SAVEPOINT, State.COMPLETED, record.encode())
+        put_completed(self.store, at(time), Action.SAVEPOINT, record.encode())
 
     def clean(self, time: str, earliest: str) -> None:
         plan = CleanerPlan(policy="KEEP_LATEST_COMMITS", earliest_commit_to_retain=at(earliest))
         done = CleanMetadata(start_time=at(time), time_taken_ms=1, earliest_commit_to_retain=at(earliest))
         self._state(time, Action.CLEAN, State.REQUESTED, plan.encode())
-        self._state(time, Action.CLEAN, State.COMPLETED, done.encode())
+        put_completed(self.store, at(time), Action.CLEAN, done.encode())
 
     def forget(self, time: str) -> None:
         """Removes every state file of a time, as archiving does."""
-        for path in (self.folder / ".hoodie").glob(f"{at(time)}.*"):
+        for path in (self.folder / timeline_of(self.store).layout.NAMES.folder).glob(f"{at(time)}[._]*"):
             path.unlink()
 
-    def _state(self, time: str, action: Action, state: State, content: bytes) -> None:
-        (self.folder / instant_of(at(time), action, state).path).write_bytes(content)
+    def _state(
+        self, time: str, action: Action, state: State, content: bytes, *, is_clustering: bool = False
+    ) -> None:
+        instant = pending(self.store, at(time), action, state, is_clustering=is_clustering)
+        self.store.put(instant.path, content)
 
 
 def at(time: str) -> str:

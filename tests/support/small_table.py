@@ -26,7 +26,7 @@ from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
-from parquetry.runtime.spec.table_spec import DEFAULT_TABLE_VERSION, Column, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import Column, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
@@ -39,6 +39,7 @@ from parquetry.runtime.timeline.markers import MarkerKind
 from parquetry.runtime.timeline.sidecars import statistics_path
 from parquetry.runtime.timing import Timing
 from tests.support import hudi_rs
+from tests.support.table_versions import table_version as chosen_version
 
 COLUMNS = (
     Column(name="id", type="string", nullable=False),
@@ -197,7 +198,7 @@ class SmallTable:
 
 
 def make_table(
-    path: Path | str | ObjectStore, *, table_version: int = DEFAULT_TABLE_VERSION, **retention: int | None
+    path: Path | str | ObjectStore, *, table_version: int | None = None, **retention: int | None
 ) -> SmallTable:
     """A new table, partitioned by ``p``."""
     store = open_store(path) if isinstance(path, (Path, str)) else path
@@ -207,7 +208,7 @@ def make_table(
         record_key=("id",),
         partition_by=("p",),
         retention=RetentionPolicy(**retention),
-        table_version=table_version,
+        table_version=table_version or chosen_version(),
     )
     create_table(store, spec, project="tests")
     write_applied(store, spec, number=1)

@@ -30,6 +30,9 @@ from tests.support.command_script import parquetry
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import FaultyStore, Stop, Stopped
+from tests.support.timelines import change_commit, put_pending
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 
 @pytest.fixture
@@ -113,12 +116,8 @@ def test_inspect_opens_no_file_of_another_size_than_was_written(table):
 
 def test_sizes_that_a_commit_does_not_say_are_not_held_against_files(table):
     part = newest(table, "p=a")
-    path = f".hoodie/{part.instant}.commit"
-    document = json.loads(table.store.read(path))
-    for size in (0, -1, None):
-        for stat in (stat for stats in document["partitionToWriteStats"].values() for stat in stats):
-            stat["fileSizeInBytes"] = stat["totalWriteBytes"] = size
-        table.store.put(path, json.dumps(document).encode())
+    for size in (0, -1):
+        change_commit(table.store, part.instant, lambda stat, size=size: replace(stat, file_size_bytes=size))
         assert damaged_files(table.handle) == ()
     table.store.put(part.path, b"")
     assert [file.written_bytes for file in damaged_files(table.handle)] == [None]
@@ -141,7 +140,7 @@ def test_files_of_archived_commits_are_too_small_at_most(tmp_path):
 def test_a_write_that_is_being_undone_has_lost_nothing(table):
     part = newest(table, "p=a")
     plan = RollbackPlan(instant=InstantInfo(time=part.instant, action="commit"), requests=())
-    table.store.put(".hoodie/29990101000000000.rollback.requested", plan.encode())
+    put_pending(table.store, "29990101000000000", Action.ROLLBACK, content=plan.encode())
     table.store.delete(part.path)
     assert damaged_files(table.handle) == ()
 

@@ -39,13 +39,16 @@ from parquetry.runtime.timeline.clustering_plan import (
     ClusteringSlice,
     RequestedReplace,
 )
-from parquetry.runtime.timeline.instant import Action, format_instant
+from parquetry.runtime.timeline.instant import Action, State, format_instant
 from parquetry.runtime.timeline.markers import MarkerKind, marked_files, marker_path
 from parquetry.runtime.timeline.sidecars import claim_path
 from tests.support.orphans import leftovers
 from tests.support.s3_server import BUCKET
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import CountingStore, Kind, LostAnswerStore, WrappedStore
+from tests.support.timelines import pending, put_pending, state_files, timeline_of
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 BASE = {f"k{n}": (n, "ab"[n % 2]) for n in range(6)}
 
@@ -73,8 +76,7 @@ def test_what_a_commit_says(table: SmallTable) -> None:
     assert metadata.extra["parquetry.applied"] == "1"
     assert {"schema", "parquetry.version", "parquetry.nonce"} < set(metadata.extra)
     assert sum(stat.file_size_bytes for stat in metadata.all_stats()) == result.bytes_written
-    names = {file.name for file in (root(table) / ".hoodie").glob(f"{result.instant}*")}
-    assert names == {f"{result.instant}.{state}" for state in ("commit", "commit.requested", "inflight")}
+    assert state_files(table.store, str(result.instant)) == ["commit", "commit.requested", "inflight"]
     profile = timeline.profile(str(result.instant))
     assert profile is not None
     planned = {
@@ -100,7 +102,7 @@ def test_what_belongs_to_a_commit_is_there_when_it_appears(table: SmallTable) ->
     class Watched(WrappedStore):
         def before(self, kind: Kind, path: str) -> None:
             if kind is Kind.PUT_IF_ABSENT and path.endswith(".commit"):
-                entry = entry_path("feed", path.rpartition("/")[2].removesuffix(".commit"))
+                entry = entry_path("feed", timeline_of(table.store).layout.NAMES.parse(Path(path).name).time)
                 existed.append((metadata.exists(), self.inner.stat(entry) is not None))
 
     writer = replace(table, store=Watched(table.store), before_publish=lambda _: metadata.unlink())
@@ -130,9 +132,11 @@ def test_a_commit_that_nobody_could_read_is_not_put_and_the_write_is_undone(tabl
 
 def test_a_write_with_nothing_to_do_withdraws_without_a_trace(table: SmallTable) -> None:
     before = sorted((root(table) / ".hoodie").iterdir())
+    timeline = table.handle.timeline()
     result = table.delete(["unknown"])
     assert (result.instant, result.rows) == (None, 0)
     assert sorted((root(table) / ".hoodie").iterdir()) == before
+    assert timeline.reload() == timeline
     assert leftovers(root(table)) == []
 
 
@@ -245,11 +249,11 @@ def test_declaring_answers_which_small_files_to_leave_out(table: SmallTable) -> 
 def test_an_instant_a_little_ahead_is_waited_for_and_one_far_ahead_refused(table: SmallTable) -> None:
     zone = table.handle.config.timezone
     near = format_instant(table.store.now_ms() + 400, zone)
-    (root(table) / f".hoodie/{near}.clean.requested").write_bytes(b"")
+    put_pending(table.store, near, Action.CLEAN)
     result = table.upsert({"k1": (9, "b")})
     assert str(result.instant) > near
     far = format_instant(table.store.now_ms() + 60_000, zone)
-    (root(table) / f".hoodie/{far}.clean.requested").write_bytes(b"")
+    put_pending(table.store, far, Action.CLEAN)
     with pytest.raises(UnsupportedTableError, match="ahead of the clock"):
         table.upsert({"k1": (10, "b")})
 
@@ -258,9 +262,9 @@ def test_an_instant_a_little_ahead_is_waited_for_and_one_far_ahead_refused(table
 def test_another_programs_pending_write(beat: str, table: SmallTable) -> None:
     time_ = format_instant(table.store.now_ms() - 1, table.handle.config.timezone)
     hoodie = root(table) / ".hoodie"
-    (hoodie / f"{time_}.commit.requested").write_bytes(b"")
+    put_pending(table.store, time_)
     table.upsert({"k1": (7, "b")})  # only requested: nothing has happened yet
-    (hoodie / f"{time_}.inflight").write_bytes(b"")
+    put_pending(table.store, time_, state=State.INFLIGHT)
     (root(table) / f"p=b/aaaa-0_1-2-3_{time_}.parquet").write_bytes(b"unfinished")
     if beat != "none":
         (hoodie / f".heartbeat/{time_}").write_bytes(b"")
@@ -291,7 +295,7 @@ def test_another_programs_rollback_in_progress_blocks(table: SmallTable) -> None
         for file in (root(table) / f"p={p}").glob("*.parquet")
     )
     plan = RollbackPlan(instant=InstantInfo(time=victim, action="commit"), requests=requests)
-    (root(table) / f".hoodie/{time_}.rollback.requested").write_bytes(plan.encode())
+    put_pending(table.store, time_, Action.ROLLBACK, content=plan.encode())
     with pytest.raises(
         ConflictError, match=rf"rollback {time_} is in progress.*service rollback TABLE {victim}"
     ):
@@ -308,11 +312,11 @@ def test_another_programs_pending_clustering(table: SmallTable) -> None:
     time_ = format_instant(table.store.now_ms(), handle.config.timezone)
     piece = ClusteringSlice(partition="p=b", file_id=part.file_id, path=f"{table.store.uri}/{part.path}")
     plan = ClusteringPlan(groups=(ClusteringGroup(slices=(piece,)),))
-    requested = root(table) / f".hoodie/{time_}.replacecommit.requested"
-    requested.write_bytes(RequestedReplace(operation="CLUSTER", plan=plan).encode())
+    requested = pending(table.store, time_, Action.REPLACECOMMIT, is_clustering=True)
+    table.store.put(requested.path, RequestedReplace(operation="CLUSTER", plan=plan).encode())
     with pytest.raises(ConflictError, match=f"the pending clustering {time_}"):
         table.upsert({"k1": (9, "b")})
-    assert leftovers(root(table)) == [requested.name]
+    assert leftovers(root(table)) == [requested.file_name]
     # Its files are not filled, everything else goes on.
     result = replace(table, small_file_rows=100).insert({"n": (1, "b")})
     assert (result.files_added, result.files_rewritten) == (1, 0)
@@ -460,7 +464,8 @@ def test_the_requests_of_an_upsert_are_counted(table: SmallTable, tmp_path: Path
     small.upsert({"k1": (9, "b")})
     counts = counting.counts()
     print(dict(counts))
-    hoodie_lists = [path for kind, path in counting.calls() if kind is Kind.LIST and path == ".hoodie"]
+    folder = timeline_of(table.store).layout.NAMES.folder
+    hoodie_lists = [path for kind, path in counting.calls() if kind is Kind.LIST and path == folder]
     assert len(hoodie_lists) <= 6
     assert counts[Kind.CREATE_FILE] == 1
     assert sum(counts.values()) <= 60
@@ -481,8 +486,7 @@ def test_the_protocol_in_a_bucket(scheme: str, options: str, request: pytest.Fix
     view = handle.view(handle.timeline())
     names = {json.dumps(part.path) for part in view.all_slices()}
     assert len(names) == 3
-    pending = [instant for instant in handle.timeline().instants if not instant.is_completed]
-    assert pending == []
+    assert [instant for instant in handle.timeline().instants if not instant.is_completed] == []
     assert store.list(".hoodie/.heartbeat") == []
 
 

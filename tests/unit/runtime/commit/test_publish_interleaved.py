@@ -20,6 +20,9 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.instant import Action
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
+from tests.support.timelines import timeline_of
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 AT_ONCE = replace(FAST, give_way_seconds=0.0, live_lock_seconds=0.0)
 BASE = {f"k{n}": (n, "ab"[n % 2]) for n in range(6)}
@@ -198,8 +201,8 @@ def test_a_base_that_was_taken_back_is_noticed(roll_back: str, path: Path) -> No
             restore(handle, handle.timeline().savepoints[0], timing=AT_ONCE)
             return
         # Ours refuses while a write is pending; another program's does this.
-        for name in ("commit", "inflight", "commit.requested"):
-            (path / f".hoodie/{latest}.{name}").unlink()
+        for state in timeline_of(other.store).layout.files_of(other.store, str(latest), Action.COMMIT):
+            other.store.delete(state.path)
         for data in path.rglob(f"*_{latest}.parquet"):
             data.unlink()
 
@@ -209,14 +212,12 @@ def test_a_base_that_was_taken_back_is_noticed(roll_back: str, path: Path) -> No
 
 
 def test_another_program_that_rolls_a_pending_write_back_makes_it_start_again(path: Path) -> None:
-    def roll_back_as_hudi_does(_: SmallTable) -> None:
-        for file in (path / ".hoodie").glob("*.inflight"):
-            if not file.with_suffix(".commit").exists():
-                time = file.name.partition(".")[0]
-                for data in path.rglob(f"*_{time}.parquet"):
-                    data.unlink()
-                file.unlink()
-                (path / f".hoodie/{time}.commit.requested").unlink()
+    def roll_back_as_hudi_does(other: SmallTable) -> None:
+        (write,) = other.handle.timeline().pending_writes
+        for data in path.rglob(f"*_{write.time}.parquet"):
+            data.unlink()
+        for state in (write.inflight, write.requested):
+            other.store.delete(state.path)
 
     result = between(path, roll_back_as_hudi_does).upsert({"k1": (9, "b")})
     assert result.retries == 1

@@ -22,9 +22,12 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
-from parquetry.runtime.timeline.instant import NAMES_OF_LAYOUT_1, Action
+from parquetry.runtime.timeline.instant import Action
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import Kind, Stopped, WrappedStore
+from tests.support.timelines import completed, put_completed, timeline_of
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 BASE = {"k1": (1, "a"), "k2": (1, "a"), "z": (1, "b")}
 BY_NUMBER = RetentionPolicy(keep_commits=None, keep_versions=1)
@@ -125,11 +128,11 @@ def test_a_clean_deletes_nothing_for_the_sake_of_an_overwrite_that_was_undone(ta
     shutil.copytree(path, overwriting)
     other = replace(table, store=open_store(overwriting))
     commit = other.overwrite({"n": (1, "a")}).instant
-    said = (overwriting / f".hoodie/{commit}.replacecommit").read_bytes()
+    said = other.store.read(completed(other.store, str(commit), Action.REPLACECOMMIT).path)
     table.upsert({"z": (2, "b")})  # rolls it back
 
     def wake_up() -> None:
-        table.store.put(f".hoodie/{slept[0]}.replacecommit", said)
+        put_completed(table.store, slept[0], Action.REPLACECOMMIT, said)
 
     store = MeanwhileStore(table.store, Kind.PUT_IF_ABSENT, ".aux/lock", wake_up)
     clean(replace(table, store=store).handle, policy=BY_NUMBER, timing=FAST)
@@ -168,8 +171,8 @@ def test_a_published_write_without_files_that_may_not_stand_is_undone_whole(tabl
                 published.append(path)
                 self.inner.delete(DEFAULT_LOCK_PATH)
                 foreign = CommitMetadata(operation="UPSERT", stats={"p=a": (theirs,)})
-                at = NAMES_OF_LAYOUT_1.parse(path.rpartition("/")[2]).time
-                self.inner.put(f".hoodie/{int(at) + 1}.commit", foreign.to_json())
+                newest = timeline_of(self.inner).last_instant
+                put_completed(self.inner, str(int(newest) + 1), Action.COMMIT, foreign)
 
     result = replace(table, store=OvertakenStore(table.store)).delete_partition("p=a")
     assert result.retries == 1

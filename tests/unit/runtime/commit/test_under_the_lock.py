@@ -26,7 +26,7 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.file_names import files_of_instant
 from parquetry.runtime.table.handle import open_table
-from parquetry.runtime.timeline.instant import Action, State
+from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.sidecars import ABANDONED_FOLDER, sample_path
 from tests.support.handmade import at
 from tests.support.one_process_spark import OneProcessSpark
@@ -34,7 +34,9 @@ from tests.support.orphans import leftovers
 from tests.support.planned_clustering import apply_queries, groups_owed, table_in_debt
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import CountingStore, Kind
-from tests.support.timelines import instant_of, timeline_of
+from tests.support.timelines import completed, pending, put_pending, timeline_of
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 CURVE = ClusteringSpec(execution=ExecutionPolicy(strategy="zorder", columns=("v", "id")))
 
@@ -64,11 +66,19 @@ def locked(store):
     return windows
 
 
-def under_lock_of(store, file_name):
+def under_lock_of(store, file):
     """What was asked under the lock under which that file of the timeline was put."""
-    put = (Kind.PUT_IF_ABSENT, f".hoodie/{file_name}")
+    put = (Kind.PUT_IF_ABSENT, file)
     (calls,) = [calls for calls in locked(store) if put in calls]
     return calls
+
+
+def timeline_folder(store):
+    return timeline_of(store.inner).layout.NAMES.folder
+
+
+def completed_file(store, instant, action=Action.COMMIT):
+    return completed(store.inner, instant, action).path
 
 
 def applied_path(number):
@@ -109,21 +119,24 @@ def test_publishing_a_clustering_asks_as_little_for_many_files_as_for_few(path, 
     result = cluster(store)
     assert (result.files_before, result.groups) == (2 * inserts, 2)
     (instant,) = result.instants
-    requested = under_lock_of(store, f"{instant}.replacecommit.requested")
+    folder = timeline_folder(store)
+    plan = pending(store.inner, instant, Action.REPLACECOMMIT, is_clustering=True).path
+    requested = under_lock_of(store, plan)
     assert Counter(requested) == {
-        (Kind.LIST, ".hoodie"): 1,
+        (Kind.LIST, folder): 1,
         (Kind.READ, ".hoodie/hoodie.properties"): 1,
-        (Kind.PUT_IF_ABSENT, f".hoodie/{instant}.replacecommit.requested"): 1,
+        (Kind.PUT_IF_ABSENT, plan): 1,
     }
-    assert Counter(under_lock_of(store, f"{instant}.replacecommit")) == {
+    done = completed_file(store, instant, Action.REPLACECOMMIT)
+    assert Counter(under_lock_of(store, done)) == {
         # Before, and afterwards for a rollback of it that was begun.
-        (Kind.LIST, ".hoodie"): 2,
+        (Kind.LIST, timeline_folder(store)): 2,
         (Kind.LIST, "p=a"): 1,
         (Kind.LIST, "p=b"): 1,
         (Kind.STAT, applied_path(4)): 1,
         (Kind.READ, ".hoodie/hoodie.properties"): 1,
-        (Kind.PUT_IF_ABSENT, f".hoodie/{instant}.replacecommit"): 1,
-        (Kind.READ, f".hoodie/{instant}.replacecommit"): 1,
+        (Kind.PUT_IF_ABSENT, done): 1,
+        (Kind.READ, done): 1,
     }
 
 
@@ -140,13 +153,19 @@ def test_what_writers_did_during_a_clustering_is_read_before_it_takes_the_lock(p
     result = cluster(store)
     (instant,) = result.instants
     assert [lost.partition for lost in result.left_out] == ["p=a"]
-    calls = under_lock_of(store, f"{instant}.replacecommit")
+    done = completed_file(store, instant, Action.REPLACECOMMIT)
+    calls = under_lock_of(store, done)
     assert {p for kind, p in calls if kind in (Kind.READ, Kind.OPEN_INPUT)} == {
         ".hoodie/hoodie.properties",
-        f".hoodie/{instant}.replacecommit",
+        done,
     }
     # Of the partition of the group that is lost, and of the one that is published.
-    assert [p for kind, p in calls if kind is Kind.LIST] == [".hoodie", "p=a", "p=b", ".hoodie"]
+    assert [p for kind, p in calls if kind is Kind.LIST] == [
+        timeline_folder(store),
+        "p=a",
+        "p=b",
+        timeline_folder(store),
+    ]
     given_up = (Kind.PUT, f"{ABANDONED_FOLDER}/{instant}.json")
     assert [call for call in calls if call[0] is Kind.PUT] == [given_up]
     assert calls.index(given_up) < calls.index((Kind.LIST, "p=a"))
@@ -178,7 +197,8 @@ def test_a_writer_that_comes_at_the_last_moment_wins_its_group(path, store, monk
     result = cluster(store)
     (instant,) = result.instants
     assert [lost.partition for lost in result.left_out] == ["p=b"]
-    calls = under_lock_of(store, f"{instant}.replacecommit")
+    done = completed_file(store, instant, Action.REPLACECOMMIT)
+    calls = under_lock_of(store, done)
     assert sum(kind is Kind.READ and p.endswith(".commit") for kind, p in calls) == 1
     said = json.loads(timeline_of(store).commit_metadata(instant).extra["parquetry.clustering"])
     assert (said["groups"], said["left_out"], said["files"]) == (1, 1, {"before": 3, "after": 1})
@@ -190,14 +210,15 @@ def test_an_upsert_reads_neither_footers_nor_rows_under_the_lock(path, store):
     table_in_debt(path, inserts=1)
     small = SmallTable(store=store)
     instant = small.upsert({"k1": (100, "b"), "new": (1, "a")}).instant
-    assert Counter(under_lock_of(store, f"{instant}.commit")) == {
-        (Kind.LIST, ".hoodie"): 2,
+    done = completed_file(store, instant)
+    assert Counter(under_lock_of(store, done)) == {
+        (Kind.LIST, timeline_folder(store)): 2,
         (Kind.LIST, "p=a"): 1,
         (Kind.LIST, "p=b"): 1,
         (Kind.STAT, applied_path(3)): 1,
         (Kind.READ, ".hoodie/hoodie.properties"): 1,
-        (Kind.PUT_IF_ABSENT, f".hoodie/{instant}.commit"): 1,
-        (Kind.READ, f".hoodie/{instant}.commit"): 1,
+        (Kind.PUT_IF_ABSENT, done): 1,
+        (Kind.READ, done): 1,
     }
 
 
@@ -219,10 +240,11 @@ def test_between_which_keys_others_inserted_is_read_before_the_lock(path, store)
     )
     result = mine.upsert({"a": (1, "a")})
     assert result.retries == 0
-    calls = under_lock_of(store, f"{result.instant}.commit")
+    done = completed_file(store, result.instant)
+    calls = under_lock_of(store, done)
     assert [p for kind, p in calls if kind is Kind.READ] == [
         ".hoodie/hoodie.properties",
-        f".hoodie/{result.instant}.commit",
+        done,
     ]
 
 
@@ -247,7 +269,8 @@ def test_the_ledger_of_a_source_is_not_read_under_the_lock(path, store):
     store.reset()
     result = SmallTable(store=store).upsert({"x": (1, "a")}, consumed=[took("x.json")])
     assert any("/sources/" in p for kind, p in store.calls() if kind is Kind.READ)
-    calls = under_lock_of(store, f"{result.instant}.commit")
+    done = completed_file(store, result.instant)
+    calls = under_lock_of(store, done)
     assert not [p for _, p in calls if "/sources/" in p]
 
 
@@ -265,12 +288,11 @@ def test_a_write_that_was_pending_and_is_archived_by_now_may_have_been_completed
     """Nobody can tell it from one that was rolled back, but by the archive."""
     table = make_table(path)
     table.upsert({"a": (1, "a")})
-    pending = instant_of(at("0001"), Action.COMMIT, State.REQUESTED)
-    table.store.put(pending.path, b"")
+    write = put_pending(table.store, at("0001"))
     before = timeline_of(table.store)
-    table.store.delete(pending.path)
+    table.store.delete(write.path)
     reason = validation._rolled_back_meanwhile(SimpleNamespace(timeline=before), before.reload())
-    assert f"{pending.time}, which was pending" in reason
+    assert f"{write.time}, which was pending" in reason
 
 
 def at_scheduling(monkeypatch, action):

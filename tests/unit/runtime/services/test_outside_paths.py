@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +16,14 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.timeline.clean import CleanerPlan
+from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.restore import SavepointMetadata
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackPlan, RollbackRequest
 from parquetry.runtime.timeline.sidecars import claim_path
 from tests.support.small_table import FAST, SmallTable, make_table
+from tests.support.timelines import change_commit, put_completed
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 AT_ONCE = replace(FAST, dead_after_seconds=0.0)
 DEAD = "20200101000000000"
@@ -50,8 +53,8 @@ def table(tmp_path: Path) -> SmallTable:
     return table
 
 
-def put(table: SmallTable, path: str, content: bytes) -> None:
-    table.store.put(f".hoodie/{path}", content)
+def put(table: SmallTable, name: str, content: bytes) -> None:
+    table.store.put(f"{table.handle.config.timeline_layout.NAMES.folder}/{name}", content)
 
 
 def claimed(table: SmallTable, instant: str, purpose: str) -> None:
@@ -78,8 +81,9 @@ def a_rolled_back_instant(table: SmallTable, outside: str) -> None:
 
 def markers(table: SmallTable, outside: str) -> None:
     put(table, f"{DEAD}.commit.requested", b"")
-    put(table, f".temp/{DEAD}/MARKERS.type", b"TIMELINE_SERVER_BASED")
-    put(table, f".temp/{DEAD}/MARKERS0", f"{outside}.marker.CREATE\n".encode())
+    folder = f".hoodie/.temp/{DEAD}"
+    table.store.put(f"{folder}/MARKERS.type", b"TIMELINE_SERVER_BASED")
+    table.store.put(f"{folder}/MARKERS0", f"{outside}.marker.CREATE\n".encode())
     rollback(table.handle, DEAD, timing=AT_ONCE)
 
 
@@ -97,10 +101,8 @@ def a_clean(table: SmallTable, outside: str) -> None:
 
 def a_commit(table: SmallTable, outside: str) -> None:
     newest = table.handle.timeline().completed_writes[-1]
-    document = json.loads(table.store.read(newest.path))
-    for stats in document["partitionToWriteStats"].values():
-        stats[0] |= {"path": outside, "fileId": outside.removesuffix(NAME) + "aa-0"}
-    table.store.put(newest.path, json.dumps(document).encode())
+    file_id = outside.removesuffix(NAME) + "aa-0"
+    change_commit(table.store, newest.time, lambda stat: replace(stat, path=outside, file_id=file_id))
     rollback(table.handle, newest.time, timing=AT_ONCE)
 
 
@@ -109,7 +111,7 @@ def a_savepoint(table: SmallTable, outside: str) -> None:
     saved = SavepointMetadata(
         created_by="x", created_at_ms=0, comments="", files={outside.removesuffix("/" + NAME): (NAME,)}
     )
-    put(table, f"{first}.savepoint", saved.encode())
+    put_completed(table.store, first, Action.SAVEPOINT, saved.encode())
     table.upsert({"k1": (7, "b")})
     restore(table.handle, first, timing=AT_ONCE)
 
@@ -117,7 +119,10 @@ def a_savepoint(table: SmallTable, outside: str) -> None:
 def the_archive_folder(table: SmallTable, outside: str) -> None:
     path = ".hoodie/hoodie.properties"
     folder = outside.removesuffix("/" + NAME)
-    said = table.store.read(path).decode().replace("folder=archived", f"folder=../{folder}")
+    said = table.store.read(path).decode()
+    for name in ("hoodie.archivelog.folder=archived", "hoodie.timeline.history.path=history"):
+        said = said.replace(name, f"{name.partition('=')[0]}=../{folder}")
+    assert folder in said
     table.store.put(path, said.encode())
     for n in range(30):
         table.upsert({"k1": (n, "b")})

@@ -10,6 +10,8 @@ from tests.support import hudi_rs
 from tests.support.handmade import CREATED, HandmadeTable, at, ids, spec
 from tests.support.stores import CountingStore, Kind
 
+pytestmark = pytest.mark.usefixtures("on_each_version")
+
 A, B = "p=a", "p=b"
 
 

@@ -19,7 +19,7 @@ from parquetry.runtime.timeline.instant import Action, Timezone
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from tests.support.archives import read_archive
 from tests.support.handmade import HandmadeTable, at
-from tests.support.timelines import timeline_of
+from tests.support.timelines import LAYOUT_1, timeline_of
 
 FOLDER = ".hoodie/archived"
 
@@ -111,7 +111,7 @@ def test_every_batch_gets_a_file_of_its_own_after_those_that_are_there(table):
     assert (
         write_archive_log(table.store, FOLDER, entries(table)[3:]) == f"{FOLDER}/.commits_.archive.11_1-0-1"
     )
-    assert [dict(one.entry) for one in read_archive(table.store, FOLDER)] == [
+    assert [dict(one.entry) for one in read_archive(table.store, LAYOUT_1)] == [
         dict(one.entry) for one in decode_log(encode_log(entries(table)), place="log")
     ]
 
@@ -124,7 +124,7 @@ def test_a_log_may_have_several_blocks(table):
 
 
 def test_no_archive_is_an_empty_archive(table):
-    assert read_newest_log(table.store, FOLDER) == read_archive(table.store, FOLDER) == []
+    assert read_newest_log(table.store, FOLDER) == read_archive(table.store, LAYOUT_1) == []
 
 
 @pytest.mark.parametrize("cut", [3, 20, 200, -30, -1])

@@ -22,6 +22,8 @@ from tests.support.orphans import leftovers
 from tests.support.planned_clustering import table_in_debt
 from tests.support.small_table import FAST, rows_of, view_rows
 
+pytestmark = pytest.mark.usefixtures("on_each_version")
+
 
 @pytest.fixture
 def path(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pyarrow as pa
@@ -27,11 +26,15 @@ from parquetry.runtime.spark import cluster_inline as clustering_inline
 from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spec import plug_ins
 from parquetry.runtime.spec.clustering import PlanPolicy, Trigger
+from parquetry.runtime.storage.open import open_store
 from tests.support.base_files import context
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import SORTED, apply_clustering, groups_owed, owed
 from tests.support.small_table import FAST, make_table, view_rows
+from tests.support.timelines import change_commit
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 INLINE = replace(SORTED, trigger=Trigger.INLINE, every_commits=1)
 
@@ -57,12 +60,12 @@ def poison(path, partition):
     rows = pq.read_table(file, partitioning=None)
     texts = pa.array(["?"] * rows.num_rows)
     pq.write_table(rows.set_column(rows.column_names.index("v"), "v", texts), file)
-    commit = path / ".hoodie" / f"{file.stem.rpartition('_')[2]}.commit"
-    metadata = json.loads(commit.read_text())
-    for stat in metadata["partitionToWriteStats"][partition]:
-        if stat["path"].endswith(file.name):
-            stat["fileSizeInBytes"] = file.stat().st_size
-    commit.write_text(json.dumps(metadata))
+    size = file.stat().st_size
+    change_commit(
+        open_store(path),
+        file.stem.rpartition("_")[2],
+        lambda stat: replace(stat, file_size_bytes=size) if stat.path.endswith(file.name) else stat,
+    )
     return file
 
 

@@ -16,6 +16,8 @@ from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_queries, table_in_debt
 from tests.support.small_table import FAST
 
+pytestmark = pytest.mark.usefixtures("on_each_version")
+
 KINDS = ("files", "row_groups", "rows")
 
 

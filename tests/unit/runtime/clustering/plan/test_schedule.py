@@ -37,7 +37,10 @@ from tests.support.orphans import leftovers
 from tests.support.planned_clustering import SORTED, apply_clustering, groups_owed, owed, table_in_debt
 from tests.support.small_table import FAST, rows_of
 from tests.support.stores import CountingStore, Kind
-from tests.support.timelines import instant_of, timeline_of
+from tests.support.timelines import pending as pending_state
+from tests.support.timelines import put_completed, timeline_of
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 AT_ONCE = replace(FAST, dead_after_seconds=0.0)
 EXPIRED = replace(FAST, plan_expires_seconds=-1.0)
@@ -237,7 +240,7 @@ def test_nothing_left_to_plan_leaves_nothing(table, path):
 
 
 def test_a_plan_of_hudi_can_be_taken_up(table):
-    instant = instant_of(at("9999"), Action.REPLACECOMMIT, State.REQUESTED)
+    instant = pending_state(table.store, at("9999"), Action.REPLACECOMMIT, is_clustering=True)
     table.store.put(
         instant.path, RequestedReplace(operation="CLUSTER", plan=ClusteringPlan(groups=())).encode()
     )
@@ -248,7 +251,7 @@ def test_a_plan_of_hudi_can_be_taken_up(table):
 
 
 def test_what_another_program_carries_out_is_refused(table):
-    instant = instant_of(at("9999"), Action.REPLACECOMMIT, State.REQUESTED)
+    instant = pending_state(table.store, at("9999"), Action.REPLACECOMMIT, is_clustering=True)
     table.store.put(
         instant.path, RequestedReplace(operation="CLUSTER", plan=ClusteringPlan(groups=())).encode()
     )
@@ -308,7 +311,7 @@ def publish_without(table, group):
     """A clustering that had the group in its plan, and published nothing of it."""
     time = next_instant(timeline_of(table.store).last_instant, 0, Timezone.UTC)
     plan = avro_plan(table.store, [group], SORTED)
-    requested = instant_of(time, Action.REPLACECOMMIT, State.REQUESTED)
+    requested = pending_state(table.store, time, Action.REPLACECOMMIT, is_clustering=True)
     metadata = CommitMetadata(
         operation="CLUSTER",
         stats={},
@@ -318,7 +321,7 @@ def publish_without(table, group):
         },
     )
     table.store.put(requested.path, RequestedReplace(operation="CLUSTER", plan=plan).encode())
-    table.store.put(replace(requested, state=State.COMPLETED).path, metadata.to_json())
+    put_completed(table.store, time, Action.REPLACECOMMIT, metadata)
 
 
 def test_commits_are_counted_from_the_last_clustering(table):
