@@ -212,7 +212,7 @@ def open_table(
     Raises:
         ForeignTableError: If the table does not belong to ``owner``.
         TableNotFoundError: If there is no table.
-        UnsupportedTableError: If it is not a copy-on-write table of version 6 with Parquet files.
+        UnsupportedTableError: If the table cannot be read (see ``check_readable``).
 
     """
     identity = read_identity(store)
@@ -245,7 +245,7 @@ def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConf
 
     Raises:
         TableNotFoundError: If there is no table.
-        UnsupportedTableError: If it is not a copy-on-write table of version 6 with Parquet files.
+        UnsupportedTableError: If the table cannot be read (see ``check_readable``).
 
     """
     try:

@@ -75,7 +75,8 @@ class TimelineLayout(ABC):
     def complete(self, store: ObjectStore, pending: Instant, content: bytes) -> None:
         """Put the completed file of an action that is not a write, unless it exists.
 
-        The lock of the table must be held.
+        Without the lock of the table, two processes may complete the same instant in layout 2. The first
+        completion counts, so only a clean, which both execute in the same way, is completed without it.
         """
 
     @abstractmethod
