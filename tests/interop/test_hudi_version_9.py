@@ -25,7 +25,7 @@ from parquetry.runtime.errors import CorruptTableError, InvalidDataError, Unsupp
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.metadata_table import drop_metadata_table
-from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action
 from tests.support import hudi_tables
 from tests.support.command_script import parquetry as command
 from tests.support.hudi_spark import NO_METADATA_TABLE, HudiError, HudiTable
@@ -180,6 +180,23 @@ def test_writes_that_complete_in_another_order_than_they_began_are_each_given_on
         assert_same(expected, ours.read(path, since=since), f"since {since}")
     rows = ours.read(path, since=passed, until=after)
     assert set(rows.column("_hoodie_commit_time").to_pylist()) == {late}
+
+
+def test_archived_writes_are_among_those_that_are_read(make):
+    """Hudi's archiver ran more than once, and the first rows were written by instants that it took."""
+    made, answers = make("archived")
+    assert len(list((made.path / ".hoodie" / "timeline" / "history").glob("*.parquet"))) > 1
+    handle = open_table(open_store(made.path))
+    archived = {
+        one.time
+        for _, instants in handle.config.timeline_layout.archived(handle.store)
+        for one in instants
+        if one.action in WRITE_ACTIONS
+    }
+    assert archived
+    assert not archived & {time for time, _ in completions(made.path)}
+    written = set(answers.latest.column("_hoodie_commit_time").to_pylist())
+    assert archived & written
 
 
 def test_the_instants_of_timeline_are_those_on_disk(made):
