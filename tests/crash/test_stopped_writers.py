@@ -14,6 +14,7 @@ import pytest
 
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
+from tests.support.effort import in_full
 from tests.support.orphans import leftovers
 from tests.support.s3_server import BUCKET
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
@@ -86,7 +87,7 @@ def test_a_writer_stopped_in_a_bucket_leaves_the_old_table_or_the_new_one(
     old: Rows = {"k1": (1, "a"), "k2": (2, "b")}
     new: Rows = {**old, "k1": (9, "a"), "n": (1, "c")}
     seen = []
-    for number in range(1, 1000, 12):
+    for number in range(1, 1000, 7 if in_full() else 12):
         root = f"{scheme}://{BUCKET}/stopped/{stop.name}{number}"
         table = make_table(open_store(root, request.getfixturevalue(options)))
         table.upsert(old)

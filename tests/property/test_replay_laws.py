@@ -15,6 +15,7 @@ from parquetry.compiler.replay.replaying import replay
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Extra, FilesPolicy, TableSpec
+from tests.support.effort import in_full
 from tests.support.sized_table import KIB, SPEC, SizedTable
 
 NEAR = 0.05
@@ -114,7 +115,7 @@ def test_the_applied_limits_end_where_the_table_does(tmp_path, seed, writes):
 )
 def test_a_part_of_the_history_begins_with_the_files_that_there_were(tmp_path, seed):
     """The last writes alone, as a plan reads them, and a period that begins in the archive."""
-    table = random_history(tmp_path / "table", seed, writes=18)
+    table = random_history(tmp_path / "table", seed, writes=30 if in_full() else 18)
     handle = table.handle
     events = read_history(handle, handle.view(handle.timeline()), Reach(since="0")).events
     writes = [event for event in events if isinstance(event, RecordedWrite)]

@@ -14,6 +14,7 @@ from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
+from tests.support.effort import in_full
 from tests.support.repository import ROOT
 
 
@@ -57,7 +58,7 @@ def wide_rows(rows: int, *, stored: bool) -> Iterator[pa.RecordBatch]:
 
 def test_rows_of_a_mib_stay_within_the_budget(tmp_path, pool):
     columns = [Column(name="c", type="binary")]
-    budget, rows = {"memory_budget_bytes": 80 * MIB}, 200
+    budget, rows = {"memory_budget_bytes": 80 * MIB}, 400 if in_full() else 200
     ctx = context(tmp_path, columns, max_file_size_bytes=1024 * MIB, **budget)
     (first,) = write_bucket(ctx, bucket(ctx, expected_inserts=rows), wide_rows(rows, stored=False)).files
     created = pool.max_memory()
