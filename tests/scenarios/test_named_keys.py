@@ -37,6 +37,7 @@ from tests.support.project_folder import ProjectFolder
 from tests.support.repository import ROOT
 from tests.support.small_table import COLUMNS as SMALL
 from tests.support.small_table import FAST, SmallTable, make_table
+from tests.support.timelines import change_commit
 
 COLUMNS = (Column(name="n", type="bigint"),)
 OURS, THEIRS = "env:PARQUETRY_OURS", "env:PARQUETRY_THEIRS"
@@ -89,12 +90,9 @@ def attacked(tmp_path):
         name_key(file, reference)
         for sidecar in (tmp_path / "table").glob(".hoodie/.parquetry/stats/*"):
             sidecar.unlink()
-        (commit,) = (
-            path for path in (tmp_path / "table/.hoodie").glob("*.commit") if "p=a" in path.read_text()
-        )
-        size = next(part for part in commit.read_text().split('"fileSizeInBytes"')[1:])
-        known = size.partition(":")[2].partition(",")[0].partition("}")[0].strip()
-        commit.write_text(commit.read_text().replace(known, str(file.stat().st_size)))
+        size = file.stat().st_size
+        written = table.handle.timeline().completed_writes[-1].time
+        change_commit(table.store, written, lambda stat: replace(stat, file_size_bytes=size))
         return file
 
     return SimpleNamespace(table=table, path=tmp_path / "table", name=named)

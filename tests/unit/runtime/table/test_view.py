@@ -10,7 +10,7 @@ from tests.support import hudi_rs
 from tests.support.handmade import CREATED, HandmadeTable, at, ids, spec
 from tests.support.stores import CountingStore, Kind
 
-pytestmark = pytest.mark.usefixtures("on_each_version")
+ON_EACH_VERSION = pytest.mark.usefixtures("on_each_version")
 
 A, B = "p=a", "p=b"
 
@@ -37,6 +37,7 @@ def rows_of(table, slices, begin="", end="9"):
     return sorted(found)
 
 
+@ON_EACH_VERSION
 def test_the_newest_committed_version_of_each_group_is_current(table):
     table.commit("1", {A: {"f-0": [("k", 1)], "g-0": [("l", 1)]}, B: {"h-0": [("m", 1)]}})
     table.commit("2", {A: {"f-0": [("k", 2)]}})
@@ -50,6 +51,7 @@ def test_the_newest_committed_version_of_each_group_is_current(table):
     assert rows_of(table, view.all_slices()) == rows_of_hudi_rs(table)
 
 
+@ON_EACH_VERSION
 def test_time_travel_sees_each_version(table):
     table.commit("1", {A: {"f-0": [("k", 1)]}})
     table.commit("2", {A: {"f-0": [("k", 2)], "g-0": [("l", 2)]}})
@@ -61,6 +63,7 @@ def test_time_travel_sees_each_version(table):
     assert rows_of(table, view.slices(A, at("1"))) == rows_of_hudi_rs(table, as_of=at("1"))
 
 
+@ON_EACH_VERSION
 def test_unfinished_writes_are_not_seen_wherever_they_lie_in_time(table):
     """The first one is the trap of Java's view, which trusts everything before the first commit."""
     table.forget(CREATED)
@@ -86,12 +89,14 @@ def test_unfinished_writes_are_not_seen_wherever_they_lie_in_time(table):
     assert rows_of(table, view.slices(A)) == rows_of_hudi_rs(table)
 
 
+@ON_EACH_VERSION
 def test_nothing_is_seen_before_anything_was_committed(table):
     table.forget(CREATED)
     table.files("1", {A: {"f-0": [("k", 1)]}})
     assert table.view().slices(A) == []
 
 
+@ON_EACH_VERSION
 def test_archived_commits_are_still_seen(table):
     for time in "1234":
         table.commit(time, {A: {f"f{time}-0": [(time, 1)]}})
@@ -103,6 +108,7 @@ def test_archived_commits_are_still_seen(table):
     assert rows_of(table, view.slices(A)) == rows_of_hudi_rs(table)
 
 
+@ON_EACH_VERSION
 def test_archived_commits_are_seen_beside_a_dead_request_that_is_older(table):
     """hudi-rs hides them: its boundary is the earliest instant in any state."""
     table.commit("2", {A: {"f-0": [("k", 2)]}})
@@ -113,6 +119,7 @@ def test_archived_commits_are_seen_beside_a_dead_request_that_is_older(table):
     assert ids(table.view().slices(A)) == [("f-0", at("2")), ("g-0", at("3"))]
 
 
+@ON_EACH_VERSION
 def test_commits_that_a_savepoint_kept_do_not_move_the_start_of_the_timeline(table):
     for time in "1234":
         table.commit(time, {A: {f"f{time}-0": [(time, 1)]}})
@@ -122,6 +129,7 @@ def test_commits_that_a_savepoint_kept_do_not_move_the_start_of_the_timeline(tab
     assert ids(table.view().slices(A)) == [(f"f{time}-0", at(time)) for time in "1234"]
 
 
+@ON_EACH_VERSION
 def test_replaced_groups_are_gone_as_of_their_replacement(table):
     table.commit("1", {A: {"f-0": [("k", 1)], "g-0": [("l", 1)]}, B: {"f-0": [("m", 1)]}})
     table.commit("2", {A: {"h-0": [("k", 2)]}}, operation="INSERT_OVERWRITE", replaced={A: ["f-0", "g-0"]})
@@ -136,6 +144,7 @@ def test_replaced_groups_are_gone_as_of_their_replacement(table):
         assert rows_of(table, view.all_slices(at(time))) == rows_of_hudi_rs(table, as_of=at(time))
 
 
+@ON_EACH_VERSION
 def test_a_pending_clustering_changes_nothing(table):
     table.commit("1", {A: {"f-0": [("k", 1)]}})
     table.plan_clustering("2", {A: ["f-0"]})
@@ -144,6 +153,7 @@ def test_a_pending_clustering_changes_nothing(table):
     assert ids(table.view().slices(A)) == [("f-0", at("1")), ("h-0", at("3"))]
 
 
+@ON_EACH_VERSION
 def test_file_groups_have_their_versions_newest_first(table):
     for time in "123":
         table.commit(time, {A: {"f-0": [("k", int(time))]}})
@@ -156,6 +166,7 @@ def test_file_groups_have_their_versions_newest_first(table):
     )
 
 
+@ON_EACH_VERSION
 def test_of_two_files_for_one_version_the_commit_names_the_right_one(table):
     table.commit("1", {A: {"f-0": [("k", 1)]}})
     table.base_file("1", A, "f-0", [("k", 7)], token="1-1-1")
@@ -169,6 +180,7 @@ def test_of_two_files_for_one_version_the_commit_names_the_right_one(table):
         table.view().slices(A)
 
 
+@ON_EACH_VERSION
 def test_a_foreign_parquet_file_is_named(table):
     table.commit("1", {A: {"f-0": [("k", 1)]}})
     (table.folder / A / "foo.parquet").write_bytes(b"")
@@ -191,6 +203,7 @@ def test_a_foreign_parquet_file_is_named(table):
         "a_b_c_d.parquet",
     ],
 )
+@ON_EACH_VERSION
 def test_other_files_in_a_partition_are_passed_over(table, name):
     table.commit("1", {A: {"f-0": [("k", 1)]}})
     (table.folder / A / name).write_bytes(b"x")
@@ -215,6 +228,7 @@ def test_other_files_in_a_partition_are_passed_over(table, name):
         ["2026/01/01", "2026/01/02", "x"],
     ],
 )
+@ON_EACH_VERSION
 def test_partitions_of_any_name_and_depth_are_found(table, partitions):
     table.commit("1", {partition: {"f-0": [(partition, 1)]} for partition in partitions})
     view = table.view()
@@ -222,6 +236,7 @@ def test_partitions_of_any_name_and_depth_are_found(table, partitions):
     assert {part.partition for part in view.all_slices()} == set(partitions)
 
 
+@ON_EACH_VERSION
 def test_partitions_of_several_fields_lie_at_the_level_of_the_last(tmp_path):
     table = HandmadeTable(tmp_path / "t", spec(partition_by=("p", "n")))
     table.commit(
@@ -236,6 +251,7 @@ def test_partitions_of_several_fields_lie_at_the_level_of_the_last(tmp_path):
     assert store.counts() == {Kind.LIST: 3, Kind.LIST_FOLDERS: 3}
 
 
+@ON_EACH_VERSION
 def test_a_folder_without_partition_metadata_is_no_partition(table):
     table.commit("1", {A: {"f-0": [("k", 1)]}, "deep/x": {"g-0": [("l", 1)]}})
     (table.folder / "deep/.hidden").mkdir()
@@ -246,6 +262,7 @@ def test_a_folder_without_partition_metadata_is_no_partition(table):
     assert table.view().partitions() == ["deep/x", A]
 
 
+@ON_EACH_VERSION
 def test_a_table_without_partitions_has_the_base_folder(tmp_path):
     table = HandmadeTable(tmp_path / "t", spec(partition_by=()))
     assert table.view().partitions() == []
@@ -256,6 +273,7 @@ def test_a_table_without_partitions_has_the_base_folder(tmp_path):
     assert view.slices("")[0].path == f"f-0_0-0-0_{at('1')}.parquet"
 
 
+@ON_EACH_VERSION
 def test_each_folder_is_listed_once(table, tmp_path):
     table.commit("1", {A: {"f-0": [("k", 1)]}})
     store = CountingStore(table.store, tmp_path / "log")
@@ -269,6 +287,7 @@ def test_each_folder_is_listed_once(table, tmp_path):
     assert store.counts()[Kind.OPEN_INPUT] == store.counts()[Kind.READ] == 0
 
 
+@ON_EACH_VERSION
 def test_times_whose_files_were_cleaned_are_refused_savepoints_excepted(table):
     for time in "1234":
         table.commit(time, {A: {"f-0": [("k", int(time))]}})
@@ -287,6 +306,8 @@ def test_times_whose_files_were_cleaned_are_refused_savepoints_excepted(table):
 
 
 class TestChanges:
+    """Their ends are times; tests of layout 2 are in test_on_layout_2.py."""
+
     def changes(self, table, begin, end=None):
         changes = table.view().changed_between(begin, end)
         return rows_of(table, changes.slices, changes.begin, changes.end), changes.end

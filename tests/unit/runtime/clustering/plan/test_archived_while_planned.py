@@ -21,6 +21,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
+from parquetry.runtime.timeline.instant import Action
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import SORTED, apply_clustering, apply_queries
 from tests.support.small_table import FAST, SmallTable, make_table
@@ -36,9 +37,10 @@ class ListedBefore(WrappedStore):
     def __init__(self, inner, before, old):
         super().__init__(inner)
         self.before_it, self.old, self.number = {info.path: info for info in before}, old, -1
+        self.folder = before[0].path.rpartition("/")[0]
 
     def list(self, prefix="", *, recursive=False):
-        if prefix == ".hoodie" and self.inner.stat(DEFAULT_LOCK_PATH) is None:
+        if prefix == self.folder and self.inner.stat(DEFAULT_LOCK_PATH) is None:
             self.number += 1
             if self.number in self.old:
                 now = {info.path: info for info in super().list(prefix)}
@@ -46,11 +48,11 @@ class ListedBefore(WrappedStore):
         return super().list(prefix, recursive=recursive)
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
+@pytest.fixture(scope="module", params=[6, pytest.param(9, marks=pytest.mark.long)])
+def template(tmp_path_factory, request):
     """The folder of a table that owes a clustering, and its timeline before replacecommits were archived."""
     path = tmp_path_factory.mktemp("archived") / "t"
-    table = make_table(path, keep_commits=1, archive_keep_commits=2)
+    table = make_table(path, table_version=request.param, keep_commits=1, archive_keep_commits=2)
     apply_clustering(table, SORTED)
     apply_queries(table, {"name": "one", "where": "v = 1"})
     for number in range(4):
@@ -58,9 +60,10 @@ def template(tmp_path_factory):
         table.insert({"c": (1, "c")})
         table.delete_partition("p=c")
     clean(table.handle, timing=FAST)
-    before = table.store.list(".hoodie")
+    timeline = table.handle.timeline()
+    before = table.store.list(timeline.layout.NAMES.folder)
     gone = archive(table.handle, timing=FAST).instants
-    assert any(f".hoodie/{instant}.replacecommit" in {info.path for info in before} for instant in gone)
+    assert {write.time for write in timeline.of(Action.REPLACECOMMIT)} & set(gone)
     return path, before
 
 
