@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
@@ -27,10 +27,10 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
         if since < write.position <= until and (loss := _loss_text(timeline.commit_metadata(write.time))):
             return f"commit {write.time} of {name} {loss}"
     first = timeline.first_contiguous_write
-    has_late = any(p > since and not timeline.is_completed(time) for time, p in positions.items())
-    if first is None or (since >= first and not has_late):
+    late = {time for time, p in positions.items() if p > since and not timeline.is_completed(time)}
+    if first is None or (since >= first and not late):
         return None
-    for archived in _archived_writes(table, timeline, since, until):
+    for archived in _archived_writes(table, timeline, since, until, late=late):
         if archived is None:
             return f"commits of {name} after {since} are archived, and no archive log says what they removed"
         time, metadata = archived
@@ -49,13 +49,15 @@ def _loss_text(metadata: CommitMetadata) -> str | None:
 
 
 def _archived_writes(
-    table: TableHandle, timeline: Timeline, since: str, until: str
+    table: TableHandle, timeline: Timeline, since: str, until: str, *, late: Collection[str]
 ) -> Iterator[tuple[str, CommitMetadata] | None]:
-    """Yield the archived writes between two instants. If the log is incomplete, also yield None.
+    """Yield the archived writes between two positions. If the log is incomplete, also yield None.
 
-    A log file contains the instants of one archival, and newer files contain newer writes.
+    A log file contains the instants of one archival, and newer files contain newer writes, except for the
+    archived writes ``late``, which are known to be after ``since``.
     """
     reaches_back = False
+    unseen = set(late)
     for _, log in timeline.layout.archived(table.store):
         if log is None:
             reaches_back = False
@@ -65,7 +67,8 @@ def _archived_writes(
             if since < archived.position <= until and not timeline.is_completed(archived.time):
                 yield archived.time, archived.commit_metadata()
         reaches_back |= any(archived.position <= since for archived in writes)
-        if writes and max(archived.position for archived in writes) <= since:
+        unseen.difference_update(archived.time for archived in writes)
+        if writes and not unseen and max(archived.position for archived in writes) <= since:
             return
     if not reaches_back:
         yield None
