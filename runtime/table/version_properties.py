@@ -62,12 +62,6 @@ class Fields:
         """The merge mode: by event time if there is an ordering field, unless the table has another one."""
         return self.mode or (_BY_TIME if self.ordering else _BY_COMMIT)
 
-    @property
-    def typed_partitions(self) -> str:
-        """The partition fields as layout 2 has them: with their types if the key generator has types."""
-        typed = self.generator is KeyGenerator.CUSTOM
-        return ",".join(f"{name}:SIMPLE" if typed else name for name in self.partition_by)
-
     @classmethod
     def from_properties(cls, raw: Mapping[str, str]) -> Fields:
         """Return the fields in the properties of a table."""
@@ -119,6 +113,8 @@ def changed_properties(raw: Mapping[str, str], version: int) -> dict[str, str]:
     else:
         kept.setdefault(INITIAL_VERSION_KEY, raw[VERSION_KEY])
         folders = {key: raw.get(key, default) for key, default in _FOLDERS.items()}
+        if raw.get(LAYOUT_KEY) == "2" and PARTITIONS_KEY in raw:
+            folders[PARTITIONS_KEY] = raw[PARTITIONS_KEY]
     payload = raw.get(_PAYLOAD_KEY) or raw.get(_LEGACY_PAYLOAD_KEY)
     if payload:
         kept[_PAYLOAD_KEY if is_layout_1 else _LEGACY_PAYLOAD_KEY] = payload
@@ -150,7 +146,9 @@ def _layout_2(fields: Fields) -> dict[str, str]:
     return {
         LAYOUT_KEY: "2",
         _MODE_KEY: fields.merge_mode,
-        PARTITIONS_KEY: fields.typed_partitions,
+        # Hudi adds types for its custom key generator (`a:SIMPLE,b:SIMPLE`), which hudi-rs 0.5 cannot read.
+        # Without them Hudi reads and upserts rightly; only its SQL refuses to update the table.
+        PARTITIONS_KEY: ",".join(fields.partition_by),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pyarrow as pa
 import pytest
 
 from parquetry.compiler.plan.drift import drift_of_workspace
@@ -17,9 +18,11 @@ from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.handle import open_table
+from parquetry.runtime.table.properties import read_table_properties, update_table_properties
+from parquetry.runtime.table.version_properties import PARTITIONS_KEY
 from parquetry.runtime.timeline.instant import State
-from tests.support import our_table
-from tests.support.hudi_spark import NO_METADATA_TABLE
+from tests.support import hudi_rs, our_table
+from tests.support.hudi_spark import NO_METADATA_TABLE, HudiTable
 from tests.support.judges import HudiRs, RealHudi, assert_history, assert_latest
 from tests.support.planning import apply, plan
 from tests.support.project_folder import ProjectFolder
@@ -168,3 +171,36 @@ def test_hudi_goes_on_with_a_clustering_that_was_pending_while_the_version_chang
     assert_latest([HudiRs(), RealHudi(hudi_12)], str(ours.path), ours.model)
     change_version(open_store(ours.path), 6)
     assert_latest([HudiRs(), RealHudi(hudi_12)], str(ours.path), ours.model)
+
+
+def test_partition_fields_without_types_are_read_by_all_and_upserted_by_hudi(tmp_path, hudi_12):
+    version_9 = NO_METADATA_TABLE | {"hoodie.write.table.version": "9"}
+    made = HudiTable(
+        path=str(tmp_path / "t"),
+        name="t",
+        key=("id",),
+        ordering="v",
+        partition_by=("p", "q"),
+        options=version_9,
+    )
+
+    def write(version):
+        rows = {
+            "id": ["k0", "k1"],
+            "v": pa.array([version] * 2, pa.int64()),
+            "p": ["a", "b"],
+            "q": ["x", "x"],
+        }
+        hudi_12.write(made, pa.table(rows), guarded=False)
+
+    write(1)
+    store = open_store(made.path)
+    assert read_table_properties(store)[PARTITIONS_KEY] == "p:SIMPLE,q:SIMPLE"
+    with pytest.raises(Exception, match="not present in the table schema"):
+        hudi_rs.read(made.path)
+    update_table_properties(store, {PARTITIONS_KEY: "p,q"}, comment="as parquetry writes them")
+    write(2)
+    assert read_table_properties(store)[PARTITIONS_KEY] == "p,q"
+    for found in (hudi_12.read(made.path), hudi_rs.read(made.path)):
+        assert found.column("v").to_pylist() == [2, 2]
+    assert hudi_12.read(made.path, where="p = 'a' and q = 'x'").num_rows == 1

@@ -43,7 +43,7 @@ def test_a_new_table_of_version_9_has_what_hudi_needs():
             "hoodie.table.initial.version": "9",
             "hoodie.table.keygenerator.type": "CUSTOM",
             "hoodie.table.ordering.fields": "rev",
-            "hoodie.table.partition.fields": "day:SIMPLE,hour:SIMPLE",
+            "hoodie.table.partition.fields": "day,hour",
             "hoodie.record.merge.mode": "EVENT_TIME_ORDERING",
         }.items()
     )
@@ -121,8 +121,12 @@ def test_a_folder_of_the_archive_of_version_9_is_no_folder_of_version_6():
 
 
 def test_folders_that_hudi_leaves_out_or_names_otherwise_stay():
-    live = of_version(SPEC, 9) | {"hoodie.timeline.history.path": "other"}
-    assert changed_properties(live, 8)["hoodie.timeline.history.path"] == "other"
+    typed = {"hoodie.table.partition.fields": "day:SIMPLE,hour:SIMPLE"}
+    live = of_version(SPEC, 9) | {"hoodie.timeline.history.path": "other"} | typed
+    after = changed_properties(live, 8)
+    assert after["hoodie.timeline.history.path"] == "other"
+    assert after.items() >= typed.items()
+    assert changed_properties(live, 6)["hoodie.table.partition.fields"] == "day,hour"
     del live["hoodie.timeline.history.path"]
     spec = replace(SPEC, table_version=9)
     assert not differing_properties(live, spec, made_with=spec, uri="t")
