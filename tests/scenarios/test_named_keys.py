@@ -39,6 +39,8 @@ from tests.support.small_table import COLUMNS as SMALL
 from tests.support.small_table import FAST, SmallTable, make_table
 from tests.support.timelines import change_commit
 
+pytestmark = pytest.mark.usefixtures("on_each_version")
+
 COLUMNS = (Column(name="n", type="bigint"),)
 OURS, THEIRS = "env:PARQUETRY_OURS", "env:PARQUETRY_THEIRS"
 CLEAR, SEALED = FilesPolicy(), FilesPolicy(encryption_key=OURS)

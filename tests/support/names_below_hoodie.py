@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tests.support.stores import WRITES, CountingStore
 
+# Hudi itself keeps the archive of layout 2 in Parquet files.
 _LIKE_DATA = re.compile(
-    r"^\.hoodie/.*\.(parquet|orc|avro|hfile|csv|tsv|feather|arrow|ipc)$|^\.hoodie/.*\.log\."
+    r"^\.hoodie/(?!timeline/history/).*\.(parquet|orc|avro|hfile|csv|tsv|feather|arrow|ipc)$|^\.hoodie/.*\.log\."
 )
 
 

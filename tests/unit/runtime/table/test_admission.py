@@ -17,8 +17,9 @@ from parquetry.runtime.table.properties import (
     table_checksum,
 )
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.instant import Timezone, format_instant, parse_instant_ms
+from parquetry.runtime.timeline.instant import Action, Timezone, format_instant, parse_instant_ms
 from tests.support.handmade import CREATED, HandmadeTable, at, spec
+from tests.support.timelines import put_completed
 
 PROPERTIES = ".hoodie/hoodie.properties"
 NOW = parse_instant_ms(CREATED, Timezone.UTC) + 3_600_000
@@ -132,31 +133,33 @@ def test_a_table_of_a_later_version_names_the_way_back(table):
     assert "downgrade_table(table => 't', to_version => 'NINE')" in str(refusal.value)
 
 
+@pytest.mark.usefixtures("on_each_version")
 def test_a_schema_history_is_refused(table):
     extra = {"schema": table.schema, "latest_schema": '{"version_id": 1}'}
     table.request("1")
-    table.store.put(
-        f".hoodie/{at('1')}.commit", CommitMetadata(operation="ALTER_SCHEMA", extra=extra).to_json()
-    )
+    metadata = CommitMetadata(operation="ALTER_SCHEMA", extra=extra)
+    put_completed(table.store, at("1"), Action.COMMIT, metadata)
     with pytest.raises(UnsupportedTableError, match=rf"commit {at('1')} has a schema history"):
         admit(table)
 
 
+@pytest.mark.usefixtures("on_each_version")
 def test_a_schema_of_milliseconds_is_refused(table):
     schema = json.dumps({**json.loads(table.schema), "fields": [{"name": "at", "type": MILLISECONDS}]})
     table.request("1")
-    content = CommitMetadata(operation="UPSERT", extra={"schema": schema}).to_json()
-    table.store.put(f".hoodie/{at('1')}.commit", content)
+    metadata = CommitMetadata(operation="UPSERT", extra={"schema": schema})
+    put_completed(table.store, at("1"), Action.COMMIT, metadata)
     with pytest.raises(
         UnsupportedTableError, match=r"timestamp-millis, .* rewrite the table with timestamp-micros"
     ):
         admit(table)
 
 
+@pytest.mark.usefixtures("on_each_version")
 def test_a_half_written_newest_commit_is_named_before_anything_is_written(table):
     table.request("1")
-    table.store.put(f".hoodie/{at('1')}.commit", b'{"partitionToWr')
-    with pytest.raises(CorruptTableError, match=rf"{at('1')}\.commit: not JSON"):
+    done = put_completed(table.store, at("1"), Action.COMMIT, b'{"partitionToWr')
+    with pytest.raises(CorruptTableError, match=rf"{done.file_name}: not "):
         admit(table)
 
 

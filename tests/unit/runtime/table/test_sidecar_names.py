@@ -52,6 +52,7 @@ def folds_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("folds_early")
+@pytest.mark.usefixtures("on_each_version")
 def test_no_verb_writes_a_name_below_hoodie_that_a_reader_takes_for_data(tmp_path: Path) -> None:
     made = table_in_debt(tmp_path / "t", CURVE)
     store = CountingStore(made.store, tmp_path / "log")
