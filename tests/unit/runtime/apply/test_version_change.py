@@ -69,7 +69,9 @@ def state_files(path):
     """The state files of both layouts and both archives, by path."""
     root = path / ".hoodie"
     found = [*root.glob("[0-9]*"), *(root / "archived").rglob("*"), *(root / "timeline").rglob("*")]
-    return {file.relative_to(path).as_posix(): file.read_bytes() for file in found if file.is_file()}
+    # A clean deletes the temporary file of a killed writer.
+    files = (file for file in found if file.is_file() and file.suffix != ".tmp")
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
 
 
 def version(path):
