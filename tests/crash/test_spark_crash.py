@@ -68,6 +68,14 @@ def template(spark, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def templates(spark, template, tmp_path_factory) -> dict[int, Path]:
+    """The same table by table version."""
+    path = tmp_path_factory.mktemp("kept") / "t9"
+    prepare(spark, path, table_version=9, keep_commits=50)
+    return {6: template, 9: path}
+
+
+@pytest.fixture(scope="module")
 def busy_template(spark, tmp_path_factory) -> Path:
     """A table that each write cleans."""
     path = tmp_path_factory.mktemp("cleaned") / "t"
@@ -187,9 +195,17 @@ def test_one_failing_storage_operation_ends_in_the_old_table_or_the_new_one(
     assert number > 5
 
 
-@pytest.mark.parametrize(("point", "name"), ONE_WRITE_PER_POINT)
-def test_driver_killed_at_a_named_point(*, point, name, spark, template, writers, tmp_path) -> None:
-    path = _copy(template, tmp_path / "t")
+@pytest.mark.parametrize(
+    ("point", "name", "table_version"),
+    [
+        *(pytest.param(*one.values, 6, marks=one.marks) for one in ONE_WRITE_PER_POINT),
+        *(pytest.param(*one.values, 9, marks=SOAK) for one in ONE_WRITE_PER_POINT),
+    ],
+)
+def test_driver_killed_at_a_named_point(
+    *, point, name, table_version, spark, templates, writers, tmp_path
+) -> None:
+    path = _copy(templates[table_version], tmp_path / "t")
     writer = next(writers)
     with pytest.raises(WriterKilled):
         writer.ask(

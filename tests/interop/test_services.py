@@ -17,7 +17,7 @@ from parquetry.runtime.services.savepoint import create_savepoint, delete_savepo
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
-from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
+from tests.interop.versions import HUDIS_OF_BOTH_TABLE_VERSIONS, MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import hudi_history
 from tests.support.hudi_history import dead_write
 from tests.support.hudi_spark import HudiError, newest_write
@@ -107,11 +107,15 @@ def test_real_hudi_restores_to_our_savepoint(theirs):
     assert_latest([HudiRs(), RealHudi(theirs.hudi), ViewReader()], theirs.table.path, theirs.model)
 
 
-@MOSTLY_1_2_0
-def test_our_archive_is_read_and_extended_by_real_hudi(hudi, tmp_path):
+@HUDIS_OF_BOTH_TABLE_VERSIONS
+def test_our_archive_is_read_and_extended_by_real_hudi(hudi, tmp_path, table_version):
     rnd = random.Random(53)
     made = hudi_history.start(
-        hudi, tmp_path / "theirs", partition_by=("region",), columns=["c_int", "c_price"]
+        hudi,
+        tmp_path / "theirs",
+        partition_by=("region",),
+        columns=["c_int", "c_price"],
+        table_version=table_version,
     )
     readers = [HudiRs(), RealHudi(hudi), ViewReader()]
     made.insert(made.rows(rnd, range(20), 1), mode="overwrite")

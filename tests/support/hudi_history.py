@@ -72,11 +72,23 @@ class HudiMade:
 
 
 def start(
-    hudi: HudiSpark, path: Path, *, partition_by: tuple[str, ...], columns: Sequence[str] | None = None
+    hudi: HudiSpark,
+    path: Path,
+    *,
+    partition_by: tuple[str, ...],
+    columns: Sequence[str] | None = None,
+    table_version: int = 6,
 ) -> HudiMade:
     """A table of real Hudi that has no rows yet in the model."""
     schema = arrow_schema(KEYS, columns)
-    table = HudiTable(path=str(path), name="made", key=("id",), ordering="version", partition_by=partition_by)
+    table = HudiTable(
+        path=str(path),
+        name="made",
+        key=("id",),
+        ordering="version",
+        partition_by=partition_by,
+        options={} if table_version == 6 else {"hoodie.write.table.version": str(table_version)},
+    )
     model = TableModel(
         key=("id",), columns=tuple(schema.names), ordering="version", partition_by=partition_by
     )

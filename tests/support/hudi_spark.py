@@ -135,7 +135,7 @@ class HudiSpark:
         if index:
             settings["hoodie.index.type"] = index
         if guarded:
-            settings |= self.guards(table.path)
+            settings |= self.guards(table.path) | dict(table.options)
         self._ask(
             "write",
             path=table.path,
