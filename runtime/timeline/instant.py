@@ -140,7 +140,12 @@ class StateFileNames(ABC):
 
     @abstractmethod
     def parse(self, name: str) -> Instant | None:
-        """Return the instant of a state file, given its name in :attr:`folder`, or None for another file."""
+        """Return the instant of a state file, given its name in :attr:`folder`, or None for another file.
+
+        Raises:
+            CorruptTableError: If the name of a completed instant lacks its completion time.
+
+        """
 
     def requested(self, time: str, action: Action, *, is_clustering: bool = False) -> Instant:
         """Return a requested instant; ``is_clustering`` says whether it is a clustering."""
@@ -202,6 +207,16 @@ class _NamesOfLayout2(StateFileNames):
         if match is None:
             return None
         time, completed_at, word, suffix = match.groups()
+        if completed_at is None and suffix is None and word in _ACTIONS:
+            raise CorruptTableError(
+                "{folder}/{file}: the name of a completed instant has no completion time, so readers differ "
+                "about it; rename the file to {instant}_COMPLETIONTIME.{action} if its action succeeded, or "
+                "delete it",
+                folder=self.folder,
+                file=name,
+                instant=time,
+                action=word,
+            )
         if completed_at is None:
             return self._parse_pending(time, word, suffix)
         if suffix is not None or word not in _ACTIONS:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.timeline.instant import (
     NAMES_OF_LAYOUT_1,
+    NAMES_OF_LAYOUT_2,
     Action,
     State,
     Timezone,
@@ -65,6 +66,14 @@ def test_state_files_have_the_names_hudi_gives_them(name, action, state):
 )
 def test_other_files_of_the_timeline_folder_are_no_instants(name):
     assert NAMES_OF_LAYOUT_1.parse(name) is None
+
+
+@pytest.mark.parametrize("action", ["commit", "savepoint", "replacecommit"])
+def test_a_completed_instant_of_layout_2_has_a_completion_time(action):
+    completed = NAMES_OF_LAYOUT_2.parse(f"{T}_{T}.{action}")
+    assert (completed.time, completed.completed_at, completed.is_completed) == (T, T, True)
+    with pytest.raises(CorruptTableError, match=rf"timeline/{T}.{action}: .*has no completion time"):
+        NAMES_OF_LAYOUT_2.parse(f"{T}.{action}")
 
 
 @given(
