@@ -2,7 +2,8 @@
 
 Both forms lie in different places, so readers see one of them until hoodie.properties is replaced, and the
 other one from then on. After a crash before that moment, the next change deletes the half-written form. After
-a crash behind it, the old form is ignored until a repeated call deletes it. No row is read or written.
+a crash behind it, the old form is ignored until a repeated call or a clean of the whole table deletes it. No
+row is read or written.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from parquetry.runtime.table.admission import writing_problems
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import read_table_properties, update_table_properties
+from parquetry.runtime.table.version_leftovers import finish_version_change, note_version_change
 from parquetry.runtime.table.version_properties import changed_properties
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant
-from parquetry.runtime.timeline.layout import LAYOUT_OF_VERSION, LAYOUTS, TimelineLayout
+from parquetry.runtime.timeline.layout import TimelineLayout
 from parquetry.runtime.timeline.layout_change import LayoutChange, change_of_layout
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -47,7 +49,7 @@ def change_version(
         raw = read_table_properties(store)
         config = TableConfig.from_properties(raw, location=store.uri)
         if config.version == version:
-            _other_layout(config).delete(store)
+            finish_version_change(store)
             return False
         _check(store, config)
         after = changed_properties(raw, version)
@@ -55,6 +57,7 @@ def change_version(
         moves = change.source.NUMBER != change.target.NUMBER
         timeline = Timeline.load(store, change.source)
         if moves:
+            note_version_change(store)
             change.target.delete(store)
             _write(store, change, timeline)
         current = timeline.reload()
@@ -68,7 +71,7 @@ def change_version(
         _switch(store, raw, after, version)
         if moves:
             _catch_up(store, change, timeline)
-            change.source.delete(store)
+            finish_version_change(store)
     return True
 
 
@@ -95,12 +98,6 @@ def _check_idle(timeline: Timeline) -> None:
 
 def _layout_of(properties: Mapping[str, str], store: ObjectStore) -> TimelineLayout:
     return TableConfig.from_properties(properties, location=store.uri).timeline_layout
-
-
-def _other_layout(config: TableConfig) -> TimelineLayout:
-    """Return the layout that the table does not have, as a change of its version would make it."""
-    other = next(version for version, number in LAYOUT_OF_VERSION.items() if number != config.layout)
-    return LAYOUTS[LAYOUT_OF_VERSION[other]].of_table(changed_properties(config.raw, other), config.timezone)
 
 
 def _write(store: ObjectStore, change: LayoutChange, timeline: Timeline) -> None:

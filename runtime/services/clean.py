@@ -45,11 +45,12 @@ from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import LATE_FAILURES, is_full, logging_failures
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.table.metadata_table import finish_drop
+from parquetry.runtime.table.version_leftovers import finish_version_change
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
 from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
 from parquetry.runtime.timeline.instant import Action, State
-from parquetry.runtime.timeline.sidecars import METADATA_DROP_PATH
+from parquetry.runtime.timeline.sidecars import METADATA_DROP_PATH, VERSION_CHANGE_PATH
 from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -188,7 +189,7 @@ def _clean(
     try:
         orphans, leftovers = _clean_up(table, timeline, timing=timing, whole_table=whole_table)
         if whole_table:
-            leftovers += _finish_drop(table, timing)
+            leftovers += _finish_changes(table, timing)
     except LATE_FAILURES as error:
         if instant is None:
             raise
@@ -215,13 +216,16 @@ def _clean_up(
     return len(cleaned.orphans), leftovers
 
 
-def _finish_drop(table: TableHandle, timing: Timing) -> int:
-    """Finish the drop of a metadata table that was interrupted, and return the number of folders deleted."""
+def _finish_changes(table: TableHandle, timing: Timing) -> int:
+    """Finish the deletions of interrupted changes of the table, and return the number of changes.
+
+    These are the drop of a metadata table and the change of the version.
+    """
     store = table.store
-    if store.stat(METADATA_DROP_PATH) is None:
+    if all(store.stat(path) is None for path in (METADATA_DROP_PATH, VERSION_CHANGE_PATH)):
         return 0
     with locked_session(table, table.timeline(), purpose="clean", timing=timing):
-        return int(finish_drop(store))
+        return finish_drop(store) + finish_version_change(store)
 
 
 def _expired_by_policy(

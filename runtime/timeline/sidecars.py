@@ -22,6 +22,7 @@ REPORTS_FOLDER: Final = f"{SIDECAR_FOLDER}/reports"
 """The results of jobs for their launchers, which delete them when the job has ended."""
 
 CLEAN_PROGRESS_PATH: Final = f"{SIDECAR_FOLDER}/cleaned.json"
+VERSION_CHANGE_PATH: Final = f"{SIDECAR_FOLDER}/changing_version"
 METADATA_DROP_PATH: Final = f"{SIDECAR_FOLDER}/dropping_metadata_table"
 """Exists while the metadata table is being dropped. After a crash, the next apply or clean finishes that."""
 

@@ -18,6 +18,7 @@ from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import parse_properties, read_table_properties
+from parquetry.runtime.table.version_leftovers import note_version_change
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,
     ClusteringPlan,
@@ -174,6 +175,9 @@ def test_a_table_of_the_wanted_version_is_left_alone_but_for_what_a_crash_left(p
     left.parent.mkdir()
     left.write_bytes(b"")
     assert not change_version(open_store(path), 6, timing=FAST)
+    assert left.exists()  # Hudi may be upgrading the table
+    note_version_change(open_store(path))
+    assert not change_version(open_store(path), 6, timing=FAST)
     assert state_files(path) == before
 
 
@@ -324,7 +328,10 @@ def test_stopped_at_each_operation_the_table_has_one_version_or_the_other(histor
             change_version(store, after, timing=FAST)
         assert version(path) in (before, after), place
         assert seen(path) == expected, place
-        change_version(open_store(path), after, timing=AT_ONCE)
+        if number % 2 and version(path) == after:
+            clean(open_table(open_store(path)), policy=RetentionPolicy(keep_commits=100), timing=AT_ONCE)
+        else:
+            change_version(open_store(path), after, timing=AT_ONCE)
         assert version(path) == after, place
         assert seen(path) == expected, place
         assert state_files(path).keys() == state_files(whole).keys(), place
