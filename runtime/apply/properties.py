@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from parquetry.runtime.commit.table_lock import lock_with_properties, locked_session
@@ -100,12 +101,7 @@ def restore_properties(
     handle = open_table(store, owner=owner)
     if not property_drift(handle, spec):
         return
-    with (
-        locked_session(
-            handle, handle.timeline(), purpose="properties", timing=timing, allows_metadata_table=True
-        ) as (session, _),
-        lock_with_properties(handle, session, properties_with_lock(handle, spec)),
-    ):
+    with _both_locks(handle, spec, timing):
         drifts = property_drift(handle, spec)
         absent = [drift.key for drift in drifts if drift.applied is None]
         update_table_properties(
@@ -114,6 +110,18 @@ def restore_properties(
             remove=[*absent, *(_OTHER_SPELLING[d.key] for d in drifts if d.key in _OTHER_SPELLING)],
             comment="put back by parquetry apply",
         )
+
+
+@contextmanager
+def _both_locks(handle: TableHandle, spec: TableSpec, timing: Timing) -> Iterator[None]:
+    """Hold the lock that the table has and the one that the spec declares."""
+    with (
+        locked_session(
+            handle, handle.timeline(), purpose="properties", timing=timing, allows_metadata_table=True
+        ) as (session, _),
+        lock_with_properties(handle, session, properties_with_lock(handle, spec)),
+    ):
+        yield
 
 
 def properties_with_lock(handle: TableHandle, spec: TableSpec) -> Mapping[str, str]:
@@ -139,12 +147,7 @@ def change_lock(store: ObjectStore, spec: TableSpec, *, timing: Timing = DEFAULT
     handle = open_table(store)
     if handle.config.locks is spec.locks:
         return
-    with (
-        locked_session(
-            handle, handle.timeline(), purpose="properties", timing=timing, allows_metadata_table=True
-        ) as (session, _),
-        lock_with_properties(handle, session, properties_with_lock(handle, spec)),
-    ):
+    with _both_locks(handle, spec, timing):
         put_lock(handle, spec)
 
 
