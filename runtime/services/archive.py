@@ -19,7 +19,6 @@ from parquetry.runtime.commit.rollback import remove_completed
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.services.orphans import (
-    DAY_MS,
     delete_stale_statistics,
     find_orphans,
     stale_ledger_entries,
@@ -34,6 +33,7 @@ from parquetry.runtime.table.file_names import BaseFileName, instant_of_file
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
+from parquetry.runtime.timeline.layout import DAY_MS
 from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER
 from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

@@ -25,6 +25,7 @@ from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
+from parquetry.runtime.timeline.layout import DAY_MS
 from parquetry.runtime.timeline.markers import MARKER_FOLDER
 from parquetry.runtime.timeline.sidecars import (
     ABANDONED_FOLDER,
@@ -46,8 +47,6 @@ _STATISTICS_AT_ONCE: Final = 16
 This frees at least as many blocks of a disk; the claims, locks and plans of a recovery and a clean take about
 ten.
 """
-
-DAY_MS: Final = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
