@@ -86,7 +86,7 @@ class LockHold(Protocol):
 
 
 class LockMethod(Protocol):
-    """How a table is locked. Two methods are equal if they lock the same object in the same way."""
+    """A way to lock a table. Two methods are equal if they lock the same object in the same way."""
 
     @property
     def path(self) -> str:

@@ -69,7 +69,7 @@ def template(spark, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def templates(spark, template, tmp_path_factory) -> dict[int, Path]:
-    """The same table by table version."""
+    """Return the table of each version."""
     path = tmp_path_factory.mktemp("kept") / "t9"
     prepare(spark, path, table_version=9, keep_commits=50)
     return {6: template, 9: path}

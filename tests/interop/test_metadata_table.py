@@ -68,7 +68,7 @@ def maker(request):
 
 
 def readers(hudi):
-    """Those who use a metadata table if there is one, and those who list."""
+    """Return the readers that use a metadata table if there is one, and those that list."""
     return [
         HudiRs(),
         RealHudi(hudi, metadata_table=None),

@@ -259,7 +259,7 @@ def completions(path: Path) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the Hudi that made a table reads: rows with meta columns, None where it refuses."""
+    """The reads of the Hudi that made a table: rows with meta columns, None where it refuses."""
 
     latest: pa.Table
     as_of: Mapping[str, pa.Table | None]

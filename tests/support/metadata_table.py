@@ -26,10 +26,10 @@ def switch_on(path: Path, partitions: str = "files", *, key: str = METADATA_TABL
 
 
 def is_declared(path: Path) -> bool:
-    """Whether the properties of the table declare a metadata table."""
+    """Return whether the properties of the table declare a metadata table."""
     return any(read_table_properties(open_store(path)).get(key) for key in METADATA_TABLE_KEYS)
 
 
 def exists(path: Path) -> bool:
-    """Whether the folder of a metadata table has files."""
+    """Return whether the folder of a metadata table has files."""
     return bool(open_store(path).list(".hoodie/metadata", recursive=True))

@@ -80,7 +80,7 @@ def version(path):
 
 
 def seen(path):
-    """What readers see of the table, and what it records."""
+    """Return the rows that readers see, and the records of the table."""
     handle = open_table(open_store(path))
     timeline = handle.timeline()
     archived = [

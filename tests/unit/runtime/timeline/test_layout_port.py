@@ -1,4 +1,4 @@
-"""What differs between the timeline layouts lies in one place: no other code asks for a version."""
+"""The differences between the timeline layouts lie in one place: no other code asks for a version."""
 
 from __future__ import annotations
 
