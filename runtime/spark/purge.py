@@ -166,7 +166,7 @@ def survey(
 
     """
     check_timestamp_type(spark)
-    if not table.config.populate_meta_fields:
+    if not table.config.meta_columns.has_keys:
         raise UnsupportedTableError(
             "{table}: hoodie.populate.meta.fields=false, so rows have no keys to purge by",
             table=table.store.uri,

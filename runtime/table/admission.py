@@ -113,7 +113,7 @@ def writing_problems(config: TableConfig) -> Iterator[str]:
             "hoodie.datasource.write.drop.partition.columns=true: files lack the partition columns; "
             "rewrite the table without that setting"
         )
-    if not config.populate_meta_fields:
+    if not config.meta_columns.has_keys:
         yield ("hoodie.populate.meta.fields=false: rows have no record keys; rewrite the table with true")
     if _flag(config, "hoodie.table.multiple.base.file.formats.enable"):
         yield (

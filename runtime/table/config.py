@@ -11,6 +11,7 @@ from typing import Final
 
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.key_generator import KeyGenerator, infer_key_generator
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.table_spec import Locks
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.instant import Timezone
@@ -19,6 +20,8 @@ from parquetry.runtime.timeline.layout import LAYOUTS, TimelineLayout
 LOCK_METHOD_KEY: Final = "parquetry.lock.method"
 LOCK_PATH_KEY: Final = "parquetry.lock.path"
 COPY_ON_WRITE: Final = "COPY_ON_WRITE"
+POPULATE_META_FIELDS_KEY: Final = "hoodie.populate.meta.fields"
+META_COLUMNS_KEY: Final = "parquetry.meta.columns"
 TIMEZONE_KEY: Final = "hoodie.table.timeline.timezone"
 METADATA_TABLE_KEYS: Final = (
     "hoodie.table.metadata.partitions",
@@ -46,7 +49,7 @@ class TableConfig:
     hive_style: bool
     url_encode: bool
     timezone: Timezone
-    populate_meta_fields: bool
+    meta_columns: MetaColumns
     metadata_partitions: tuple[str, ...]
     drop_partition_columns: bool
     base_file_format: str
@@ -102,7 +105,7 @@ class TableConfig:
             hive_style=_flag(raw, "hoodie.datasource.write.hive_style_partitioning"),
             url_encode=_flag(raw, "hoodie.datasource.write.partitionpath.urlencode"),
             timezone=_timezone(raw, location),
-            populate_meta_fields=_flag(raw, "hoodie.populate.meta.fields", default=True),
+            meta_columns=_meta_columns(raw, location),
             metadata_partitions=tuple(name for key in METADATA_TABLE_KEYS for name in _fields(raw, key)),
             drop_partition_columns=_flag(raw, "hoodie.datasource.write.drop.partition.columns"),
             base_file_format=raw.get("hoodie.table.base.file.format", "PARQUET").upper(),
@@ -144,6 +147,22 @@ def _number(raw: Mapping[str, str], key: str, default: int, location: str) -> in
             found=value,
         )
     return int(value)
+
+
+def _meta_columns(raw: Mapping[str, str], location: str) -> MetaColumns:
+    """Return the meta columns that new files fill. Hudi knows all and none; the rest is our own property."""
+    if _flag(raw, POPULATE_META_FIELDS_KEY, default=True):
+        return MetaColumns.ALL
+    value = raw.get(META_COLUMNS_KEY, MetaColumns.NONE).strip()
+    if value not in {MetaColumns.COMMIT_TIME, MetaColumns.NONE}:
+        raise CorruptTableError(
+            "{table}/{file}: {property}={found} is neither commit_time nor none; restore the file from a copy",
+            table=location,
+            file=PROPERTIES_PATH,
+            property=META_COLUMNS_KEY,
+            found=value,
+        )
+    return MetaColumns(value)
 
 
 def _timezone(raw: Mapping[str, str], location: str) -> Timezone:

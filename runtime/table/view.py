@@ -245,7 +245,7 @@ class FileSystemView:
             UnsupportedTableError: If the rows have no commit time.
 
         """
-        if not self._config.populate_meta_fields:
+        if not self._config.meta_columns.has_commit_times:
             raise UnsupportedTableError(
                 "{table}: hoodie.populate.meta.fields=false, so rows have no commit time; "
                 "read the whole table",

@@ -9,6 +9,7 @@ from parquetry.runtime.spec.key_generator import (
     choose_key_generator,
     key_encoding_of,
 )
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.timeline.instant import Timezone
 
@@ -42,12 +43,33 @@ def test_both_spellings_mean_the_same():
         assert read.partition_by == ("p", "q")
         assert read.key_generator is KeyGenerator.CUSTOM
         assert read.hive_style
-        assert read.populate_meta_fields
+        assert read.meta_columns is MetaColumns.ALL
         assert read.metadata_partitions == ()
     assert old.timeline_layout.archive_folder == ".hoodie/archived"
     assert new.timeline_layout.archive_folder == ".hoodie/history"
     assert old.timezone is Timezone.UTC
     assert new.timezone is Timezone.LOCAL
+
+
+@pytest.mark.parametrize(
+    ("populate", "ours", "expected"),
+    [
+        ("false", None, MetaColumns.NONE),
+        ("FALSE", "none", MetaColumns.NONE),
+        ("false", "commit_time", MetaColumns.COMMIT_TIME),
+        ("true", "commit_time", MetaColumns.ALL),
+        (None, None, MetaColumns.ALL),
+    ],
+)
+def test_meta_columns_follow_from_hudis_property_and_ours(populate, ours, expected):
+    read = config(hoodie__populate__meta__fields=populate, parquetry__meta__columns=ours)
+    assert read.meta_columns is expected
+
+
+@pytest.mark.parametrize("ours", ["all", "key"])
+def test_meta_columns_that_no_files_have_are_corrupt(ours):
+    with pytest.raises(CorruptTableError, match="neither commit_time nor none"):
+        config(hoodie__populate__meta__fields="false", parquetry__meta__columns=ours)
 
 
 def test_several_ordering_fields_are_no_ordering():
