@@ -1,4 +1,4 @@
-"""The five columns that Hudi adds before those of a table, and which are filled. Source: HoodieRecord of Hudi 0.15."""
+"""The five columns that Hudi adds before the columns of a table. Source: HoodieRecord of Hudi 0.15."""
 
 from __future__ import annotations
 

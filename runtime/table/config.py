@@ -156,7 +156,7 @@ def _meta_columns(raw: Mapping[str, str], location: str) -> MetaColumns:
     value = raw.get(META_COLUMNS_KEY, MetaColumns.NONE).strip()
     if value not in {MetaColumns.COMMIT_TIME, MetaColumns.NONE}:
         raise CorruptTableError(
-            "{table}/{file}: {property}={found} is neither commit_time nor none; restore the file from a copy",
+            "{table}/{file}: {property}={found} is neither commit_time nor none; restore it from a copy",
             table=location,
             file=PROPERTIES_PATH,
             property=META_COLUMNS_KEY,
