@@ -14,7 +14,7 @@ from locale import getencoding
 
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.reports.locks import held_lock
-from parquetry.compiler.reports.timeline import pending_seconds
+from parquetry.compiler.reports.timeline import is_pending_clustering, pending_seconds
 from parquetry.compiler.spec_words import human_duration
 from parquetry.compiler.workspace.observation import admit, observe
 from parquetry.compiler.workspace.opened import Workspace
@@ -38,6 +38,7 @@ from parquetry.runtime.spec.masking import cleared
 from parquetry.runtime.storage.local import LocalStore
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Action, Instant, Timezone
 from parquetry.runtime.timeline.sidecars import probe_path
@@ -224,6 +225,7 @@ def _table(workspace: Workspace, table: ResolvedTable) -> Text:
     admit(observation)
     if damaged := damage_warnings(observation.handle):
         raise CorruptTableError(observation.handle.cleared(joined("; ", damaged)))
+    _check_clustering_plans(observation.handle)
     store = observation.handle.store
     if isinstance(store, LocalStore):
         store.check_writable(TIMELINE_FOLDER)
@@ -233,6 +235,43 @@ def _table(workspace: Workspace, table: ResolvedTable) -> Text:
         pending=_pending(observation.handle),
         lock=_lock(workspace, table),
     )
+
+
+def _check_clustering_plans(handle: TableHandle) -> None:
+    """Raise UnsupportedTableError if files that a pending clustering would rewrite no longer exist.
+
+    Nobody can execute such a plan, and Hudi's writers refuse every update of its file groups. A restore of
+    Hudi leaves one if it removes the files of a clustering but not its plan.
+    """
+
+    def without_input() -> list[str]:
+        timeline = handle.timeline()
+        view = handle.view(timeline)
+        return [time for time in sorted(timeline.pending_clusterings) if lacks_input(timeline, view, time)]
+
+    def lacks_input(timeline: Timeline, view: FileSystemView, time: str) -> bool:
+        plan = timeline.pending_clusterings[time].plan
+        parts = [part for group in plan.groups for part in group.slices] if plan else []
+        # The paths of a plan are absolute, and the table may have been moved.
+        present = {
+            (partition, file_name(file.path))
+            for partition in {part.partition for part in parts}
+            for file in view.base_files(partition)
+        }
+        return any((part.partition, file_name(part.path)) not in present for part in parts)
+
+    def file_name(path: str) -> str:
+        return path.rpartition("/")[2]
+
+    # A clustering that ends between reading the timeline and listing the files may lose its input.
+    if without_input() and (found := without_input()):
+        raise UnsupportedTableError(
+            "{table}: files that the pending clustering {clustering} reads no longer exist, so nobody can "
+            "execute it, and Hudi's writers refuse to update its file groups; roll it back with {command}",
+            table=handle.store.uri,
+            clustering=found[0],
+            command=command("service", "rollback", handle.name, found[0]),
+        )
 
 
 def _pending(handle: TableHandle) -> str:
@@ -249,7 +288,7 @@ def _pending(handle: TableHandle) -> str:
 
 def _kind(timeline: Timeline, instant: Instant) -> str:
     """Return the kind of a pending instant in a word: a clustering plan, a write, or another action."""
-    if instant.action is Action.REPLACECOMMIT and instant.time in timeline.pending_clusterings:
+    if is_pending_clustering(timeline, instant):
         return "clustering plan"
     return "write" if instant.action in WRITE_ACTIONS else str(instant.action)
 

@@ -18,6 +18,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import (
     WRITE_ACTIONS,
@@ -51,7 +52,9 @@ class FileCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstantReport:
-    """One instant. ``operation`` is in the words of the specs, or None if the action has no operation.
+    """One instant. ``operation`` is in the words of the specs, or None if there is none or it is not known.
+
+    Of pending instants, only a clustering has one.
 
     ``queries`` are the measurements of a clustering, and ``costs`` its costs if there are prices.
     ``age_seconds`` is the time since a pending instant began; None for completed ones.
@@ -157,6 +160,11 @@ def pending_seconds(timeline: Timeline, instant: Instant, zone: Timezone) -> int
     return max(0, (timeline.store.now_ms() - begun_ms) // 1000)
 
 
+def is_pending_clustering(timeline: Timeline, instant: Instant) -> bool:
+    """Return whether an instant is a clustering that is not completed."""
+    return instant.action is Action.REPLACECOMMIT and instant.time in timeline.pending_clusterings
+
+
 def instant_report(
     timeline: Timeline, instant: Instant, zone: Timezone, prices: PlanPrices | None
 ) -> InstantReport:
@@ -165,7 +173,8 @@ def instant_report(
         time=instant.time, action=str(instant.action), state=str(instant.state), operation=None
     )
     if not instant.is_completed:
-        return replace(bare, age_seconds=pending_seconds(timeline, instant, zone))
+        operation = CLUSTER.lower() if is_pending_clustering(timeline, instant) else None
+        return replace(bare, operation=operation, age_seconds=pending_seconds(timeline, instant, zone))
     if instant.action in WRITE_ACTIONS:
         return write_report(bare, timeline.commit_metadata(instant.time), prices)
     return replace(bare, files=FileCounts(removed=_removed(timeline, instant)))

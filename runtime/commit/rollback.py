@@ -222,7 +222,8 @@ def _execute(timeline: Timeline, rollback: Instant, plan: RollbackPlan) -> Rollb
         partitions={path: RolledBackPartition(deleted=tuple(gone)) for path, gone in files.items()},
     )
     timeline.layout.complete(store, rollback, metadata.encode())
-    with logging_failures(store.uri, f"markers and heartbeat of {victim.time} are left behind"):
+    # The path of a marker contains its partition, which may be personal, and the spec is not known here.
+    with logging_failures(store.uri, f"markers and heartbeat of {victim.time} are left behind", shown=str):
         remove_markers(store, victim.time)
         store.delete(heartbeat_path(victim.time))
     return RollbackResult(

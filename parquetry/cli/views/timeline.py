@@ -74,7 +74,7 @@ def _is_completed(instant: InstantReport) -> bool:
 def _pending(instant: InstantReport) -> str:
     """Return the line of an unfinished instant, which has no figures but an age."""
     lasting = "" if instant.age_seconds is None else f", for {human_duration(instant.age_seconds)}"
-    return f"{instant.time}  {instant.action} {instant.state}{lasting}"
+    return f"{instant.time}  {instant.operation or instant.action} {instant.state}{lasting}"
 
 
 def _row(instant: InstantReport) -> tuple[str, ...]:

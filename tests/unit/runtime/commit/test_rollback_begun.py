@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.message import Value
 from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.rollback import roll_back
-from parquetry.runtime.errors import ConflictError
+from parquetry.runtime.errors import ConflictError, StorageError
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
@@ -267,3 +268,18 @@ class TestOfAHolderOfTheLockThatSleeps:
             session.acknowledge()
         assert table.handle.timeline().of(Action.ROLLBACK) == ()
         assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a")}
+
+
+def test_the_log_of_a_marker_that_stays_names_no_partition(table, caplog):
+    """The partition of a marker may be personal; a rollback knows no spec."""
+    newest = table.upsert({"z": (2, "b")}).instant
+
+    def refuse() -> None:
+        raise StorageError(
+            "cannot delete {uri}", uri=Value.uri(f"{table.store.uri}/.hoodie/.temp/{newest}/p=b/x")
+        )
+
+    stuck = replace(table, store=MeanwhileStore(table.store, Kind.DELETE_FOLDER, newest, refuse))
+    rollback(stuck.handle, newest, timing=FAST)
+    assert f"markers and heartbeat of {newest} are left behind: cannot delete ***" in caplog.text
+    assert "p=b" not in caplog.text
