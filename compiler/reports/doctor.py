@@ -40,7 +40,7 @@ from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Action, Instant, Timezone
+from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Instant, Timezone
 from parquetry.runtime.timeline.sidecars import probe_path
 from parquetry.runtime.timing import DEFAULT_TIMING
 from parquetry.runtime.worker_python import check_worker_python
