@@ -35,6 +35,9 @@ from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import SmallTable, make_table, view_rows
+from tests.support.table_versions import table_version
+
+pytestmark = pytest.mark.usefixtures("on_each_version")
 
 INSTANT = "20260101000000000"
 NAMING = (
@@ -79,7 +82,7 @@ def lake(tmp_path):
         (folder.root / "tables/orders.yml").unlink()
         folder.project(name=name, targets={"dev": {"warehouse": str(tmp_path / "lake")}})
         source = {"name": "feed", "format": "json", "path": "landing/*.json", "operation": "upsert"}
-        folder.write("tables/events.yml", EVENTS | {"sources": [source]})
+        folder.write("tables/events.yml", EVENTS | {"sources": [source], "table_version": table_version()})
         (folder.root / "landing/a.json").write_text('{"id": "a", "v": 1, "p": "x"}\n')
         folders.append(folder)
     workspace = folders[0].workspace()
@@ -332,7 +335,7 @@ def test_a_service_stops_at_a_table_that_was_taken_over_meanwhile(tmp_path, serv
 def test_a_spec_is_not_recorded_in_a_table_that_was_taken_over_meanwhile(lake):
     table, first, _ = lake
     columns = [*EVENTS["columns"], {"name": "note", "type": "string"}]
-    first.write("tables/events.yml", EVENTS | {"columns": columns})
+    first.write("tables/events.yml", EVENTS | {"columns": columns, "table_version": table_version()})
     workspace = first.workspace()
     plan = plan_workspace(workspace, now_ms=0)
     assert plan.intent.actions

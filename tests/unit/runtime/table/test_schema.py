@@ -17,7 +17,9 @@ from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.stage import part
 from parquetry.runtime.table.schema import reconcile, schema_json
 from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.instant import Action
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
+from tests.support.timelines import completed, put_completed
 
 EXTRA = Column(name="x", type="double")
 
@@ -27,14 +29,20 @@ def columns(*pairs):
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path, on_each_version):
     return HandmadeTable(tmp_path / "t")
 
 
 def commit_with(table, time, operation, schema):
     extra = {} if schema is None else {"schema": schema}
     table.request(time)
-    table.store.put(f".hoodie/{at(time)}.commit", CommitMetadata(operation=operation, extra=extra).to_json())
+    put_completed(table.store, at(time), Action.COMMIT, CommitMetadata(operation=operation, extra=extra))
+
+
+def forget_schema(table, time):
+    """Put the commit of that time again, without a schema."""
+    content = table.open().timeline().layout.encode_commit(CommitMetadata(operation="UPSERT"))
+    table.store.put(completed(table.store, time).path, content)
 
 
 def effective(table):
@@ -51,6 +59,7 @@ def test_the_newest_commit_that_may_change_the_schema_says_what_the_columns_are(
     assert effective(table).columns == (*COLUMNS, EXTRA)
 
 
+@pytest.mark.usefixtures("on_each_version")
 def test_what_nobody_applied_is_derived_from_the_table(tmp_path):
     table = HandmadeTable(tmp_path / "t", spec(ordering="n", hive_style=False, url_encode=False))
     derived = effective(table)
@@ -66,7 +75,7 @@ def test_what_nobody_applied_is_derived_from_the_table(tmp_path):
 def test_without_any_recorded_schema_a_file_tells_the_columns(table):
     table.commit("1", {"p=a": {"f-0": [("k", 1)]}})
     for time in (table.open().timeline().instants[0].time, at("1")):
-        table.store.put(f".hoodie/{time}.commit", CommitMetadata(operation="UPSERT").to_json())
+        forget_schema(table, time)
     assert effective(table).columns == COLUMNS
     (path,) = (table.folder / "p=a").glob("*.parquet")
     avro = with_meta_columns(table_avro_schema("t", (*COLUMNS, EXTRA)))
@@ -77,7 +86,7 @@ def test_without_any_recorded_schema_a_file_tells_the_columns(table):
 
 def test_a_table_without_schema_and_files_has_no_columns(table):
     (first,) = table.open().timeline().instants
-    table.store.put(first.path, CommitMetadata(operation="UPSERT").to_json())
+    forget_schema(table, first.time)
     assert effective(table).columns == ()
 
 
