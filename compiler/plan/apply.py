@@ -94,12 +94,8 @@ class ApplyResult(Brief):
         )
 
 
-def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
-    """Check that the plan was made for this project, this target and the target's current settings.
-
-    Raises:
-        StalePlanError: If one of them differs.
-    """
+def check_project(plan: PlanDocument, workspace: Workspace) -> None:
+    """Raise StalePlanError unless the plan was made for this project and this target."""
     intent, project = plan.intent, workspace.project
     if (intent.project, intent.target) != (project.name, project.target.name):
         raise StalePlanError(
@@ -113,12 +109,22 @@ def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
                 "name the right --project and --target", called="load the right project and target"
             ),
         )
-    differing = setting_differences(recorded_settings(project.target.declared), intent.settings)
+
+
+def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
+    """Check that the plan was made for this project, this target and the target's current settings.
+
+    Raises:
+        StalePlanError: If one of them differs.
+    """
+    check_project(plan, workspace)
+    target = workspace.project.target
+    differing = setting_differences(recorded_settings(target.declared), plan.intent.settings)
     if differing:
         paths = ", ".join(difference.path for difference in differing)
         raise StalePlanError(
             "settings of target {target} differ from those of the plan ({paths}); plan again",
-            target=project.target.name,
+            target=target.name,
             paths=paths,
         )
 

@@ -85,6 +85,7 @@ _PLUGGABLE = {
     "clustering.plan.strategy": PLAN_STRATEGIES,
     "clustering.execution.strategy": EXECUTION_STRATEGIES,
 }
+_ONE_LOCK = "every program that writes the table must take this lock"
 _KEYS = re.compile(r"files\.(former_)?encryption_keys?|sources\.[^.]+\.encryption_keys")
 _METADATA = ("name", "description", "owner", "tags")
 _LAYOUT = ("clustering.trigger", "clustering.existing", "clustering.plan.", "clustering.execution.")
@@ -219,54 +220,25 @@ def _rules(spec: TableSpec) -> dict[str, Any]:
 
 
 def _rule_change(path: str, old: Any, new: Any) -> Change:
-    """Return the change of a field with its code and its class."""
+    """Return the change of a field."""
+    code, change_class, reason = _classified(path, old, new)
+    return Change(path=path, old=old, new=new, code=code, change_class=change_class, reason=reason)
+
+
+def _classified(path: str, old: Any, new: Any) -> tuple[str, ChangeClass, str | None]:
+    """Return the code, the class and the reason of the change of a field."""
     if path in _IDENTITY:
-        return Change(
-            path=path,
-            old=old,
-            new=new,
-            code=_IDENTITY[path],
-            change_class=ChangeClass.BREAKING,
-            reason="existing files are laid out by it",
-        )
+        return _IDENTITY[path], ChangeClass.BREAKING, "existing files are laid out by it"
     if path == "key_scope" and new == "table":
-        return Change(
-            path=path,
-            old=old,
-            new=new,
-            code="SC314",
-            change_class=ChangeClass.BREAKING,
-            reason="two partitions may already contain the same key",
-        )
+        return "SC314", ChangeClass.BREAKING, "two partitions may already contain the same key"
     if path == VERSION_PATH:
-        return Change(
-            path=path,
-            old=old,
-            new=new,
-            code="SC261",
-            change_class=ChangeClass.FORMAT,
-            reason=effect_on_readers(old, new),
-        )
+        return "SC261", ChangeClass.FORMAT, effect_on_readers(old, new)
     if any(_is_plugin(path, value) for value in (old, new)):
-        return Change(
-            path=path,
-            old=old,
-            new=new,
-            code=EXECUTES,
-            change_class=ChangeClass.EXECUTES,
-            reason="it names an installed plug-in, whose code is executed",
-        )
+        return EXECUTES, ChangeClass.EXECUTES, "it names an installed plug-in, whose code is executed"
     if path.split(".", 1)[0] in _METADATA:
-        return Change(path=path, old=old, new=new, code="SC101", change_class=ChangeClass.METADATA)
-    is_lock = path == "locks"
-    return Change(
-        path=path,
-        old=old,
-        new=new,
-        code="SC202" if is_lock else "SC201",
-        change_class=ChangeClass.POLICY,
-        reason="every program that writes the table must take this lock" if is_lock else None,
-    )
+        return "SC101", ChangeClass.METADATA, None
+    code, reason = ("SC202", _ONE_LOCK) if path == "locks" else ("SC201", None)
+    return code, ChangeClass.POLICY, reason
 
 
 def _is_plugin(path: str, value: Any) -> bool:

@@ -11,13 +11,13 @@ from parquetry.compiler.evidence.figures import figures_of
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.evidence.money import MeasuredCosts, followed_costs
 from parquetry.compiler.git.revisions import RevisionError
+from parquetry.compiler.plan.apply import check_project
 from parquetry.compiler.plan.guarding import as_merged
 from parquetry.compiler.plan.model import PlanDocument, TableAction
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.clustering.plan.history import completed_clusterings
-from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import OMIT_EMPTY
 from parquetry.runtime.table.applied import applied_history
 from parquetry.runtime.table.handle import TableHandle
@@ -82,16 +82,8 @@ def follow_up(plan: PlanDocument, workspace: Workspace) -> FollowUp:
         StalePlanError: if the plan is for another project or target.
 
     """
-    intent, project = plan.intent, workspace.project
-    if (intent.project, intent.target) != (project.name, project.target.name):
-        raise StalePlanError(
-            "the plan is for project {planned_project}, target {planned_target}; this is project "
-            "{project}, target {target}; give the plan of this one",
-            planned_project=intent.project,
-            planned_target=intent.target,
-            project=project.name,
-            target=project.target.name,
-        )
+    check_project(plan, workspace)
+    intent = plan.intent
     ids = {plan.plan_id}
     with suppress(RevisionError):  # this clone may lack the plan's commit
         ids.add(as_merged(plan, workspace, intent.git_commit).plan_id)

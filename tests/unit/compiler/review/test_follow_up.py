@@ -109,7 +109,7 @@ def test_a_plan_of_another_target_is_refused(merged):
     shop, _, _, file = merged
     done = shop.run("review", "follow-up", str(file), "--target", "prod")
     assert done.exit_code == 4
-    assert "give the plan of this one" in done.output
+    assert "name the right --project and --target" in done.output
 
 
 def test_a_comment_has_room_for_what_github_takes():
