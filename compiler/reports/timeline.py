@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from parquetry.compiler.evidence.money import MeasuredCosts, PlanPrices, clustering_costs
 from parquetry.message import PARTITION_FIELD, Text, command
@@ -28,6 +29,7 @@ from parquetry.runtime.timeline.instant import (
     parse_instant_ms,
 )
 from parquetry.runtime.timeline.rereading import retry_stale
+from parquetry.runtime.timeline.rollback import RollbackMetadata
 from parquetry.runtime.write.plan import DECISIONS_KEY
 from parquetry.text.secret_names import MASK
 
@@ -205,12 +207,19 @@ def write_report(bare: InstantReport, metadata: CommitMetadata, prices: PlanPric
 
 
 def _removed(timeline: Timeline, instant: Instant) -> int:
-    """Return how many files a clean or a rollback deleted; 0 for other actions."""
+    """Return how many files a clean, a rollback or a restore deleted; 0 for other actions."""
     match instant.action:
         case Action.CLEAN:
             cleaned = timeline.clean_metadata(instant.time).partitions
             return sum(len(partition.deleted) for partition in cleaned.values())
         case Action.ROLLBACK:
-            rolled_back = timeline.rollback_metadata(instant.time).partitions
-            return sum(len(partition.deleted) for partition in rolled_back.values())
+            return _rolled_back(timeline.rollback_metadata(instant.time))
+        case Action.RESTORE:
+            rollbacks = timeline.restore_metadata(instant.time).rollbacks.values()
+            return sum(map(_rolled_back, chain.from_iterable(rollbacks)))
     return 0
+
+
+def _rolled_back(metadata: RollbackMetadata) -> int:
+    """Return how many files a rollback deleted."""
+    return sum(len(partition.deleted) for partition in metadata.partitions.values())

@@ -18,7 +18,7 @@ from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
 from parquetry.runtime.timeline.layout import TimelineLayout
-from parquetry.runtime.timeline.restore import RestorePlan, SavepointMetadata
+from parquetry.runtime.timeline.restore import RestoreMetadata, RestorePlan, SavepointMetadata
 from parquetry.runtime.timeline.rollback import RollbackMetadata, RollbackPlan
 
 _Record = TypeVar("_Record", bound=AvroRecord)
@@ -350,6 +350,10 @@ class Timeline:
     def restore_plan(self, time: str) -> RestorePlan:
         """Return the plan of the restore of that time from its requested file."""
         return self._record(self._state(time, Action.RESTORE, State.REQUESTED), RestorePlan)
+
+    def restore_metadata(self, time: str) -> RestoreMetadata:
+        """Return the metadata of the completed restore of that time."""
+        return self._record(self._state(time, Action.RESTORE, State.COMPLETED), RestoreMetadata)
 
     def _instant(self, time: str, action: Action) -> Instant | None:
         """Return the instant with that time and action in its highest state, or None."""
