@@ -225,7 +225,8 @@ def _broken_type(column_type: ColumnType, *, levels: int) -> BrokenRule | None:
         case _ if levels > MAX_LEVELS:
             return _unstorable(f"a type of more than {MAX_LEVELS} levels", "flatten it")
         case Primitive(name="timestamp_ntz"):
-            problem = "tables of version 6 cannot hold timestamp_ntz"
+            # Hudi 1.2 writes and reads it in versions 6, 8 and 9; Hudi 0.15 refuses it.
+            problem = "hudi-rs cannot read a table with timestamp_ntz, whatever its version"
             return _unstorable(problem, "use timestamp, or bigint for a local time")
         case Array(element=inner) | Map(value=inner):
             return _broken_type(inner, levels=levels + 1)

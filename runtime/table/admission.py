@@ -6,7 +6,7 @@ skip.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from parquetry.message import Message, command
@@ -18,6 +18,7 @@ from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.schema import recorded_schema
 from parquetry.runtime.table.signing import check_signed
+from parquetry.runtime.table.version_properties import MERGE_STRATEGIES
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Timezone, parse_instant_ms
 
@@ -25,6 +26,23 @@ MAX_CLOCK_SKEW_MS: Final = 5_000
 
 _LATEST_INTERNAL_SCHEMA: Final = "latest_schema"
 _MILLISECONDS: Final = '"timestamp-millis"'
+_MODEL: Final = "org.apache.hudi.common.model"
+_PAYLOADS: Final = frozenset(
+    f"{_MODEL}.{name}"
+    for name in ("DefaultHoodieRecordPayload", "EventTimeAvroPayload", "OverwriteWithLatestAvroPayload")
+)
+_STRATEGIES: Final = frozenset(MERGE_STRATEGIES.values())
+_WHOLE_ROWS: Final[Mapping[str, Collection[str]]] = {
+    "hoodie.record.merge.mode": MERGE_STRATEGIES.keys(),
+    "hoodie.record.merge.strategy.id": _STRATEGIES,
+    "hoodie.compaction.record.merger.strategy": _STRATEGIES,
+    "hoodie.compaction.payload.class": _PAYLOADS,
+    "hoodie.table.legacy.payload.class": _PAYLOADS,
+    "hoodie.table.partial.update.mode": (),
+}
+"""The values of properties with which Hudi's writers keep either the stored row or the new one as a whole."""
+
+_MERGE_PROPERTY: Final = "hoodie.record.merge.property."
 
 
 def check_writable(
@@ -130,7 +148,19 @@ def writing_problems(config: TableConfig) -> Iterator[str]:
             f"the ordering field {config.ordering} is part of a struct; rewrite the table, ordered by a "
             f"column of its own"
         )
+    yield from _merge_problems(config)
     yield from _key_generator_problems(config)
+
+
+def _merge_problems(config: TableConfig) -> Iterator[str]:
+    """Yield a message for each rule by which Hudi's writers would combine two rows, or delete one."""
+    for key, value in config.raw.items():
+        is_known = key not in _WHOLE_ROWS or value in ("", *_WHOLE_ROWS[key])
+        if key.startswith(_MERGE_PROPERTY) or not is_known:
+            yield (
+                f"{key}={value}: Hudi's writers merge a new row with the stored one by this rule, and "
+                f"parquetry replaces whole rows; rewrite the table without that setting"
+            )
 
 
 def _key_generator_problems(config: TableConfig) -> Iterator[str]:
@@ -142,7 +172,10 @@ def _key_generator_problems(config: TableConfig) -> Iterator[str]:
             f"unknown key generator {config.key_generator_class}, so parquetry cannot write the same keys "
             f"and partition paths; rewrite the table with one of {supported}"
         )
-    time_based = any(".keygen.timebased." in key for key in config.raw)
+    fields = config.raw.get("hoodie.table.partition.fields", "").upper().split(",")
+    time_based = any(".keygen.timebased." in key for key in config.raw) or any(
+        field.endswith(":TIMESTAMP") for field in fields
+    )
     if config.key_generator is KeyGenerator.TIMESTAMP or (
         config.key_generator is KeyGenerator.CUSTOM and time_based
     ):

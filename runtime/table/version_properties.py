@@ -34,10 +34,12 @@ _FOLDERS: Final[Mapping[str, str]] = {_TIMELINE_KEY: "timeline", _HISTORY_KEY: _
 """The folders of layout 2. An upgrade by Hudi leaves them out where they are the default ones."""
 _BY_TIME: Final = "EVENT_TIME_ORDERING"
 _BY_COMMIT: Final = "COMMIT_TIME_ORDERING"
-_STRATEGIES: Final[Mapping[str, str]] = {
+MERGE_STRATEGIES: Final[Mapping[str, str]] = {
     _BY_TIME: "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
     _BY_COMMIT: "ce9acb64-bde0-424c-9b91-f6ebba25356d",
 }
+"""Hudi's merge modes that keep one of two rows as it is, and the ids of their strategies."""
+
 _PAYLOADS: Final[Mapping[str, str]] = {
     _BY_TIME: "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
     _BY_COMMIT: "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
@@ -156,7 +158,7 @@ def _version_8(fields: Fields) -> dict[str, str]:
     # Hudi 1.0 knows the older name of the ordering field alone; Hudi 1.2 reads both.
     return _layout_2(fields) | {
         PRECOMBINE_KEY: ",".join(fields.ordering),
-        _STRATEGY_KEY: _STRATEGIES.get(fields.merge_mode, ""),
+        _STRATEGY_KEY: MERGE_STRATEGIES.get(fields.merge_mode, ""),
         _PAYLOAD_KEY: _PAYLOADS.get(fields.merge_mode, ""),
     }
 

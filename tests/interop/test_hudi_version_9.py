@@ -23,6 +23,7 @@ from parquetry.compiler.testing.execution import RowExecution, execute_tests
 from parquetry.compiler.testing.model import Status
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.metadata_table import drop_metadata_table
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action
@@ -425,6 +426,38 @@ KINDS = {
 def test_kinds_of_tables_that_are_not_supported_are_refused_by_name(hudi_12, tmp_path, kind):
     options, named = KINDS[kind]
     refused(hudi_tables.small(hudi_12, tmp_path / "made", options).table.path, named, tmp_path / "calls")
+
+
+RULES = {
+    "partial updates": (
+        {"hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.PartialUpdateAvroPayload"},
+        r"PartialUpdateAvroPayload: .*parquetry replaces whole rows",
+    ),
+    "deletes by a marker": (
+        {"hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.AWSDmsAvroPayload"},
+        r"AWSDmsAvroPayload: .*parquetry replaces whole rows",
+    ),
+    "times in paths": (
+        {
+            "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.CustomKeyGenerator",
+            "hoodie.datasource.write.partitionpath.field": "version:TIMESTAMP",
+            "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+            "hoodie.keygen.timebased.output.dateformat": "yyyy-MM-dd",
+        },
+        "partition paths from times",
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rule", RULES)
+def test_tables_whose_rows_only_hudi_can_merge_or_place_are_read_and_not_written(hudi_12, tmp_path, rule):
+    options, named = RULES[rule]
+    path = hudi_tables.small(hudi_12, tmp_path / "made", options | NO_METADATA_TABLE).table.path
+    assert ViewReader().read(path).num_rows == 6
+    handle = open_table(open_store(path))
+    with pytest.raises(UnsupportedTableError, match=named):
+        check_writable(handle, handle.timeline(), handle.store.now_ms())
 
 
 def test_a_bootstrapped_table_is_refused_by_name(hudi_12, tmp_path):

@@ -114,6 +114,12 @@ def test_a_type_that_no_table_can_hold(text, remedy):
         table_avro_schema("t", (Column(name="c", type=text),))
 
 
+def test_a_local_time_is_refused_for_what_is_true_of_every_version():
+    assert (
+        "hudi-rs cannot read a table with timestamp_ntz" in broken_type(parse_type("timestamp_ntz")).problem
+    )
+
+
 def test_the_deepest_type_that_a_table_can_hold_is_read_back():
     column = Column(name="c", type="struct<a:" * 47 + "int" + ">" * 47)
     assert broken_type(parse_type(column.type)) is None

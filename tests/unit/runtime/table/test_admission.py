@@ -16,6 +16,7 @@ from parquetry.runtime.table.properties import (
     parse_properties,
     table_checksum,
 )
+from parquetry.runtime.table.version_properties import MERGE_STRATEGIES
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Timezone, format_instant, parse_instant_ms
 from tests.support.handmade import CREATED, HandmadeTable, at, spec
@@ -25,6 +26,7 @@ PROPERTIES = ".hoodie/hoodie.properties"
 NOW = parse_instant_ms(CREATED, Timezone.UTC) + 3_600_000
 MILLISECONDS = {"type": "long", "logicalType": "timestamp-millis"}
 GENERATORS = "org.apache.hudi.keygen."
+MODEL = "org.apache.hudi.common.model."
 
 
 @pytest.fixture
@@ -84,6 +86,29 @@ def test_our_own_table_may_be_written(table):
             },
             "partition paths from times",
         ),
+        (
+            {
+                "hoodie__table__keygenerator__class": GENERATORS + "CustomKeyGenerator",
+                "hoodie__table__partition__fields": "p:TIMESTAMP",
+            },
+            "partition paths from times",
+        ),
+        ({"hoodie__record__merge__mode": "CUSTOM"}, r"mode=CUSTOM: .*parquetry replaces whole rows"),
+        (
+            {"hoodie__record__merge__strategy__id": "00000000-0000-0000-0000-000000000000"},
+            r"strategy\.id=0.*rewrite the table without that setting",
+        ),
+        (
+            {"hoodie__compaction__record__merger__strategy": "11111111-0000-0000-0000-000000000000"},
+            r"merger\.strategy=1",
+        ),
+        (
+            {"hoodie__compaction__payload__class": MODEL + "PartialUpdateAvroPayload"},
+            r"payload\.class=org\.apache\.hudi\.common\.model\.PartialUpdateAvroPayload: ",
+        ),
+        ({"hoodie__table__legacy__payload__class": MODEL + "AWSDmsAvroPayload"}, r"AWSDmsAvroPayload: "),
+        ({"hoodie__table__partial__update__mode": "IGNORE_DEFAULTS"}, r"mode=IGNORE_DEFAULTS: "),
+        ({"hoodie__record__merge__property__hoodie__payload__delete__field": "Op"}, r"delete\.field=Op: "),
     ],
 )
 def test_a_table_that_may_be_read_but_not_written_says_why_and_what_to_do(table, changes, message):
@@ -92,6 +117,25 @@ def test_a_table_that_may_be_read_but_not_written_says_why_and_what_to_do(table,
     with pytest.raises(UnsupportedTableError, match=message) as refusal:
         admit(table)
     assert str(refusal.value).startswith(table.store.uri)
+
+
+@pytest.mark.parametrize(
+    ("mode", "payload"),
+    [
+        ("EVENT_TIME_ORDERING", "DefaultHoodieRecordPayload"),
+        ("EVENT_TIME_ORDERING", "EventTimeAvroPayload"),
+        ("COMMIT_TIME_ORDERING", "OverwriteWithLatestAvroPayload"),
+    ],
+)
+def test_rules_of_hudi_that_keep_whole_rows_are_ours(table, mode, payload):
+    edit(
+        table,
+        hoodie__record__merge__mode=mode,
+        hoodie__record__merge__strategy__id=MERGE_STRATEGIES[mode],
+        hoodie__compaction__payload__class=MODEL + payload,
+        hoodie__table__partial__update__mode="",
+    )
+    admit(table)
 
 
 def test_following_the_remedy_for_a_metadata_table_works(table):
