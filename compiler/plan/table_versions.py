@@ -21,7 +21,7 @@ _SHUT_OUT: Final[Mapping[int, tuple[str, ...]]] = {
 """The readers that do not read a version, as far as they read an older one."""
 
 WRITERS: Final[Mapping[int, str]] = {6: "Hudi", 8: "Hudi 1.0 or later", 9: "Hudi 1.1 or later"}
-"""The Hudi versions whose writers make tables of a version."""
+"""The releases of Hudi whose writers make tables of a version; no file of a table names the exact one."""
 
 
 def effect_on_readers(old: int, new: int) -> str | None:

@@ -133,11 +133,6 @@ def writing_problems(config: TableConfig) -> Iterator[str]:
         )
     if not config.meta_columns.has_keys:
         yield ("hoodie.populate.meta.fields=false: rows have no record keys; rewrite the table with true")
-    if _flag(config, "hoodie.table.multiple.base.file.formats.enable"):
-        yield (
-            "hoodie.table.multiple.base.file.formats.enable=true: files may not be parquet; "
-            "rewrite the table without that setting"
-        )
     if len(config.ordering_fields) > 1:
         yield (
             f"hoodie.table.ordering.fields={','.join(config.ordering_fields)}: one ordering field is "
@@ -220,7 +215,3 @@ def _future_instant(handle: TableHandle, timeline: Timeline, ahead: int) -> Mess
         timezone=handle.config.timezone,
         remedy=remedy,
     )
-
-
-def _flag(config: TableConfig, key: str) -> bool:
-    return config.raw.get(key, "").strip().lower() == "true"

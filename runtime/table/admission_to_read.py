@@ -14,6 +14,12 @@ from parquetry.runtime.timeline.layout import LAYOUT_OF_VERSION
 _FOLDERS: Final = {"hoodie.timeline.path": "timeline", "hoodie.timeline.history.path": "history"}
 """The folders of timeline layout 2, which Hudi never names otherwise."""
 
+_FLAGS: Final = {
+    "hoodie.table.cdc.enabled": "change logs",
+    "hoodie.table.multiple.base.file.formats.enable": "several formats of base files",
+}
+"""Properties with which rows may be in files that are not read, and the kinds of tables that have them."""
+
 
 def check_readable(store: ObjectStore, config: TableConfig) -> None:
     """Raise UnsupportedTableError, with a remedy, unless it is a copy-on-write table of version 6, 8 or 9.
@@ -37,12 +43,15 @@ def check_readable(store: ObjectStore, config: TableConfig) -> None:
             table=store.uri,
             location=config.bootstrap_base_path,
         )
-    if config.raw.get("hoodie.table.cdc.enabled", "").strip().lower() == "true":
-        raise UnsupportedTableError(
-            "{table}: hoodie.table.cdc.enabled=true; tables with change logs are not supported: write "
-            "it into a new table with Hudi, without that setting",
-            table=store.uri,
-        )
+    for key, kind in _FLAGS.items():
+        if config.raw.get(key, "").strip().lower() == "true":
+            raise UnsupportedTableError(
+                "{table}: {property}=true; tables with {kind} are not supported: write it into a new table "
+                "with Hudi, without that setting",
+                table=store.uri,
+                property=key,
+                kind=kind,
+            )
     for key, folder in _FOLDERS.items():
         if config.raw.get(key, folder).strip("/") != folder:
             raise UnsupportedTableError(

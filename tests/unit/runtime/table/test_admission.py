@@ -65,7 +65,6 @@ def test_our_own_table_may_be_written(table):
             "rewrite the table without that setting",
         ),
         ({"hoodie__populate__meta__fields": "false"}, "rewrite the table with true"),
-        ({"hoodie__table__multiple__base__file__formats__enable": "true"}, "may not be parquet"),
         (
             {"hoodie__table__ordering__fields": "a.b"},
             r"ordering field a\.b is part of a struct; rewrite the table",
@@ -158,6 +157,10 @@ def test_following_the_remedy_for_a_metadata_table_works(table):
         ({"hoodie__table__version": "9"}, "version 9 has timeline layout 2"),
         ({"hoodie__timeline__path": "elsewhere"}, "hoodie.timeline.path=elsewhere"),
         ({"hoodie__table__cdc__enabled": "true"}, "tables with change logs are not supported"),
+        (
+            {"hoodie__table__multiple__base__file__formats__enable": "true"},
+            r"formats\.enable=true; tables with several formats of base files are not supported",
+        ),
     ],
 )
 def test_a_table_of_another_kind_is_not_even_read(table, changes, message):
