@@ -20,15 +20,18 @@ from parquetry.runtime.base_file.rows import one_batch, stored_schema
 from parquetry.runtime.base_file.undecoded import UndecodedColumns
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrite, StorageError
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
 from parquetry.runtime.parquet.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.ranged_input import RangedInput
 
 _LARGE_ROW_GROUP = 64 * 1024 * 1024
 _READ_AHEAD = 1024 * 1024
+_LARGEST_READ_AHEAD: Final = 4 * 1024 * 1024
 _SMALL_BYTES_PER_VALUE = 2.5
 _SMALL_DICTIONARY_BYTES = 16 * 1024
 _NO_DICTIONARY = 2**31
@@ -170,7 +173,7 @@ class BaseFileReader:
                 self._file.metadata,
                 dictionaries=self._dictionaries | {PARTITION_PATH},
                 decoded=decoded,
-                buffer_bytes=_buffer_bytes(self._file.metadata),
+                buffer_bytes=_buffer_bytes(self._content, self._file.metadata),
             )
         return self._undecoded_readers[decoded]
 
@@ -245,10 +248,12 @@ def open_base_file(
                 decryption_properties=decryption,
                 read_dictionary=sorted(dictionaries),
                 pre_buffer=False,
-                buffer_size=_buffer_bytes(metadata),
+                buffer_size=_buffer_bytes(content, metadata),
             )
         wanted = stored_schema(schema)
         source = fields_named(file.schema_arrow, wanted)
+        if not _buffer_bytes(content, metadata):
+            announce_chunks(content, metadata, source.names)
         conformer = Conformer(source, wanted, place=place)
         yield BaseFileReader(
             content,
@@ -271,7 +276,7 @@ def reading(place: Field) -> Iterator[None]:
     """
     try:
         yield
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotFoundError) as error:
         raise _removed_error(place) from error
     except ValueError as error:  # pyarrow.ArrowInvalid is one
         raise _corrupt(place, error) from error
@@ -369,9 +374,14 @@ def _longest_text_bound(metadata: pq.FileMetaData, names: Collection[str]) -> in
     return max((max(len(s.min_raw), len(s.max_raw)) for s in texts), default=0) or 1
 
 
-def _buffer_bytes(metadata: pq.FileMetaData) -> int:
-    """Return the size of the read-ahead buffer; 0 to read whole column chunks."""
-    return _READ_AHEAD if _largest_row_group(metadata) > _LARGE_ROW_GROUP else 0
+def _buffer_bytes(content: pa.NativeFile, metadata: pq.FileMetaData) -> int:
+    """Return the size of the read-ahead buffer of each column; 0 to read whole column chunks."""
+    if _largest_row_group(metadata) <= _LARGE_ROW_GROUP:
+        return 0
+    if not isinstance(content, RangedInput):
+        return _READ_AHEAD
+    columns: int = metadata.num_columns
+    return min(max(_LARGE_ROW_GROUP // columns, _READ_AHEAD), _LARGEST_READ_AHEAD)
 
 
 def _largest_row_group(metadata: pq.FileMetaData) -> int:

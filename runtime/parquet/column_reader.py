@@ -6,7 +6,7 @@ dictionaries, rows are chosen, and the chosen rows are decoded a few at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.arrow.sizes import batch_bytes_before
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
+from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.encryption import open_footer
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -52,6 +53,7 @@ class ColumnReader:
         **options: Any,
     ) -> None:
         self.metadata, decryption = open_footer(content, allowed, place=place)
+        self._content = content
         self._file = pq.ParquetFile(
             content,
             # Decryption is set up only if this ParquetFile reads the footer itself.
@@ -63,6 +65,11 @@ class ColumnReader:
         read = fields_named(self._file.schema_arrow, wanted)
         self._encoded = encoded
         self._conformer = Conformer(pa.schema([self._decoded(field) for field in read]), wanted, place=place)
+
+    def announce(self, row_groups: Iterable[int] | None = None, *, most_bytes: int | None = None) -> None:
+        """Announce the row groups that will be read, or all, by at most ``most_bytes`` of each chunk."""
+        names = self._conformer.source.names
+        announce_chunks(self._content, self.metadata, names, row_groups=row_groups, most_bytes=most_bytes)
 
     def batches(self, row_group: int, *, most_rows: int = _MAX_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group as they are stored, in batches of at most ``most_rows`` rows."""

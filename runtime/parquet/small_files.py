@@ -14,8 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.runtime.storage.ranged_input import RangedInput
+
 
 def read_parquet(source: Any, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of an open parquet file, with these columns or all of them."""
+    if isinstance(source, RangedInput):
+        source.announce([range(source.size())])
     with pq.ParquetFile(source, pre_buffer=False) as file:
         return file.read(None if columns is None else list(columns), use_threads=False)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
 import importlib
 import itertools
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, ClassVar, Final, Protocol
-
-import pyarrow as pa
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from parquetry.errors import message_of
 from parquetry.message import Message, Value
@@ -31,16 +31,18 @@ from parquetry.runtime.storage.model import (
     VersionedStore,
 )
 from parquetry.runtime.storage.paths import checked_path, escape_glob
+from parquetry.runtime.storage.ranged_input import TAIL_BYTES, RangedFile, RangedInput
 from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size, count_read
 from parquetry.text import shell
 
 PART_SIZE_BYTES = 16 * 1024 * 1024
 FIRST_PAUSE_SECONDS = 0.05
-_READ_AHEAD_BYTES = 128 * 1024
 _CLOCK_VALID_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 15.0
 _LOST: Final = ""
 """The result of a put that found another version. No tag is empty."""
+
+_Result = TypeVar("_Result")
 
 
 class _OutcomeOfRefusal(Protocol):
@@ -55,6 +57,21 @@ class ListingPage:
 
     objects: Objects
     folders: Paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectPart:
+    """A part of an object, with the tag of its version and the size of the whole object."""
+
+    content: bytes
+    tag: str
+    size_bytes: int
+
+    @classmethod
+    def answered(cls, content: bytes, tag: str, content_range: str | None) -> ObjectPart:
+        """Return the part in an answer. Without a header ``Content-Range``, it is the whole object."""
+        size_bytes = len(content) if content_range is None else int(content_range.rpartition("/")[2])
+        return cls(content=content, tag=tag, size_bytes=size_bytes)
 
 
 class BucketStore(VersionedStore):
@@ -112,8 +129,8 @@ class BucketStore(VersionedStore):
         """
 
     @abstractmethod
-    def _get_range(self, key: str, start: int, stop: int) -> bytes:
-        """Return the bytes ``start`` to ``stop`` (exclusive) of an object with one request."""
+    async def _get_part(self, key: str, byte_range: str) -> ObjectPart:
+        """Return a part of an object, such as ``bytes=0-9`` or ``bytes=-9``, with one request."""
 
     @abstractmethod
     def _head(self, key: str) -> ObjectInfo:
@@ -174,20 +191,50 @@ class BucketStore(VersionedStore):
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         with self._reporting("read", self._uri_of(path)):
-            content = self._get_range(self._key_of_path(path), start, stop)
+            content = self._submit(self._get_range(path, start, stop)).result()
         count_read(len(content))
         return content
 
-    def open_input(self, path: str) -> pa.NativeFile:
-        where = self._uri_of(checked_path(path, root=self.uri))
+    def open_input(self, path: str) -> RangedInput:
+        key, where = self._key_of_path(path), self._uri_of(path)
         with self._reporting("read", where):
-            file = self._filesystem().open(
-                f"{self.bucket}/{self._key_of_path(path)}",
-                "rb",
-                block_size=_READ_AHEAD_BYTES,
-                cache_type="readahead",
+            tail = self._get_tail(key)
+
+        def fetch(start: int, stop: int) -> Future[bytes]:
+            return self._submit(self._get_range(path, start, stop, tag=tail.tag))
+
+        return RangedInput(RangedFile(tail.content, tail.size_bytes, fetch))
+
+    def _get_tail(self, key: str) -> ObjectPart:
+        """Return the last bytes of an object with one request; of an empty one, with a second."""
+        try:
+            return self._submit(self._get_part(key, f"bytes=-{TAIL_BYTES}")).result()
+        except self._client_errors() as error:
+            is_refused = self._answer(error).status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+            if not is_refused or (info := self._head(key)).size_bytes:
+                raise
+            return ObjectPart(content=b"", tag=info.etag or "", size_bytes=0)
+
+    async def _get_range(self, path: str, start: int, stop: int, *, tag: str | None = None) -> bytes:
+        """Return the bytes ``start`` to ``stop`` (exclusive) of an object with one request.
+
+        Raises:
+            StorageError: If the object has another tag, or lacks the bytes.
+        """
+        where = self._uri_of(path)
+        with self._reporting("read", where):
+            part = await self._get_part(self._key_of_path(path), f"bytes={start}-{stop - 1}")
+        if tag is not None and part.tag != tag:
+            raise StorageError("cannot read {uri}: it was replaced meanwhile; run again", uri=where)
+        if len(part.content) != stop - start:
+            raise StorageError(
+                "cannot read {uri}: the store returned {found_bytes} bytes for a range of {expected_bytes}; "
+                "use a store that honours ranges",
+                uri=where,
+                found_bytes=len(part.content),
+                expected_bytes=stop - start,
             )
-        return pa.PythonFile(file, mode="r")
+        return part.content
 
     def stat(self, path: str) -> ObjectInfo | None:
         try:
@@ -421,6 +468,10 @@ class BucketStore(VersionedStore):
                 ) from error
             self._connection = (os.getpid(), filesystem)
         return self._connection[1]
+
+    def _submit(self, coroutine: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        """Start a coroutine on the event loop of the file system."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._filesystem().loop)
 
     def _run(self, coroutine: Any) -> Any:
         """Run a coroutine function on the event loop of the file system, and return its result."""

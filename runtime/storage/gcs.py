@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 from parquetry.runtime.storage.answers import Answer
-from parquetry.runtime.storage.bucket import BucketStore, ListingPage, milliseconds
+from parquetry.runtime.storage.bucket import BucketStore, ListingPage, ObjectPart, milliseconds
 from parquetry.runtime.storage.model import ObjectInfo
 
 _OBJECTS = "b/{}/o"
@@ -92,9 +92,12 @@ class GcsStore(BucketStore):
             downloaded: tuple[bytes, Mapping[str, str]] = self._run(retry.retry_request(get))
         return downloaded
 
-    def _get_range(self, key: str, start: int, stop: int) -> bytes:
-        headers = {"Range": f"bytes={start}-{stop - 1}"}
-        return self._call("GET", _OBJECT, self.bucket, key, alt="media", headers=headers)[1]
+    async def _get_part(self, key: str, byte_range: str) -> ObjectPart:
+        with _bad_request_errors():
+            headers, content = await self._filesystem()._call(  # noqa: SLF001
+                "GET", _OBJECT, self.bucket, key, alt="media", headers={"Range": byte_range}
+            )
+        return ObjectPart.answered(bytes(content), headers["X-Goog-Generation"], headers.get("Content-Range"))
 
     def _head(self, key: str) -> ObjectInfo:
         return _info(json.loads(self._call("GET", _OBJECT, self.bucket, key, fields=_FIELDS)[1]))

@@ -12,8 +12,15 @@ from parquetry.message import Value
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.storage.answers import Answer
-from parquetry.runtime.storage.bucket import FIRST_PAUSE_SECONDS, BucketStore, ListingPage, milliseconds
+from parquetry.runtime.storage.bucket import (
+    FIRST_PAUSE_SECONDS,
+    BucketStore,
+    ListingPage,
+    ObjectPart,
+    milliseconds,
+)
 from parquetry.runtime.storage.model import ObjectInfo
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 
 _DELETE_BATCH = 1000
 _READ_ATTEMPTS = 5
@@ -52,30 +59,34 @@ class S3Store(BucketStore):
 
     def _download(self, key: str, *, most_bytes: int) -> tuple[bytes, dict[str, Any]]:
         """Return an object and the response with one request. s3fs would first request the size."""
-        filesystem = self._filesystem()
 
         async def get() -> tuple[bytes, dict[str, Any]]:
-            for attempt in range(1, _READ_ATTEMPTS + 1):
-                answer = await filesystem._call_s3("get_object", Bucket=self.bucket, Key=key)  # noqa: SLF001
-                try:
-                    self._check_size(key, answer["ContentLength"], most_bytes=most_bytes)
-                    data: bytes = await answer["Body"].read()
-                except client_errors():  # the connection broke during the response
-                    if attempt == _READ_ATTEMPTS:
-                        raise
-                    await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
-                else:
-                    return data, answer
-                finally:
-                    answer["Body"].close()
-            raise AssertionError
+            return await self._get_object(key, most_bytes=most_bytes)
 
         downloaded: tuple[bytes, dict[str, Any]] = self._run(get)
         return downloaded
 
-    def _get_range(self, key: str, start: int, stop: int) -> bytes:
-        data: bytes = self._filesystem().cat_file(f"{self.bucket}/{key}", start=start, end=stop)
-        return data
+    async def _get_part(self, key: str, byte_range: str) -> ObjectPart:
+        content, answer = await self._get_object(key, most_bytes=MOST_BYTES, Range=byte_range)
+        return ObjectPart.answered(content, answer["ETag"], answer.get("ContentRange"))
+
+    async def _get_object(self, key: str, *, most_bytes: int, **request: str) -> tuple[bytes, dict[str, Any]]:
+        """Return the content and the response, with the request again if the connection breaks."""
+        call = self._filesystem()._call_s3  # noqa: SLF001
+        for attempt in range(1, _READ_ATTEMPTS + 1):
+            answer = await call("get_object", Bucket=self.bucket, Key=key, **request)
+            try:
+                self._check_size(key, answer["ContentLength"], most_bytes=most_bytes)
+                data: bytes = await answer["Body"].read()
+            except client_errors():  # the connection broke during the response
+                if attempt == _READ_ATTEMPTS:
+                    raise
+                await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
+            else:
+                return data, answer
+            finally:
+                answer["Body"].close()
+        raise AssertionError
 
     def _head(self, key: str) -> ObjectInfo:
         head = self._call("head_object", Key=key)

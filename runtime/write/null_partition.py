@@ -11,6 +11,7 @@ from functools import partial
 from parquetry.message import Value
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.parquet.footer import read_metadata
 from parquetry.runtime.storage.model import ObjectStore
@@ -58,4 +59,5 @@ def _rows_with_a_value(store: ObjectStore, column: str, file: FileSlice) -> int:
     with store.open_input(file.path) as source, open_parquet(source, store.allowed, place=place) as parquet:
         if column not in parquet.schema_arrow.names:
             return 0
+        announce_chunks(source, parquet.metadata, [column])
         return sum(len(rows) - rows.column(0).null_count for rows in parquet.iter_batches(columns=[column]))

@@ -306,6 +306,7 @@ def _draw_file(
     place = Value.uri(f"{store.uri}/{path}")
     with reading(place), store.open_input(path) as content:
         reader = ColumnReader(content, wanted, allowed=store.allowed, place=place)
+        reader.announce(chunk.number for chunk in chunks)
         for chunk in chunks:
             row_numbers = chunk.row_numbers
             seen = 0

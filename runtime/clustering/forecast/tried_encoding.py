@@ -30,6 +30,7 @@ from parquetry.runtime.layout.skipping.statistics import (
     RowGroupPages,
     RowGroupStatistics,
 )
+from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS, page_locations
@@ -153,6 +154,7 @@ def _read(
             return []
         source = fields_named(file.schema_arrow, schema)
         conformer = Conformer(source, schema, place=place)
+        announce_chunks(content, file.metadata, source.names, row_groups=[number])
         rows = file.read_row_group(number, columns=source.names, use_threads=False)
         return [_plain(conformer(batch), schema) for batch in rows.to_batches()]
 

@@ -115,6 +115,7 @@ def sample_share(
 
 def _sample_file(reader: ColumnReader, sample: SystematicSample, first: int) -> int:
     """Offer the rows of a file, numbered from ``first``, to the sample, and return the next number."""
+    reader.announce()
     for row_group in range(reader.metadata.num_row_groups):
         for batch in reader.batches(row_group):
             numbers = np.arange(first, first + batch.num_rows)
@@ -152,7 +153,9 @@ def _widths(
         pre_buffer=False,
         buffer_size=_READ_AT_ONCE,
     )
-    for number in _evenly_spaced(measurements, reader.metadata.num_row_groups):
+    numbers = _evenly_spaced(measurements, reader.metadata.num_row_groups)
+    reader.announce(numbers, most_bytes=_READ_AT_ONCE)
+    for number in numbers:
         batch = next(reader.batches(number, most_rows=_ROWS_OF_A_MEASUREMENT), None)
         if batch is not None and batch.num_rows:
             size = sum(batch_arrow_bytes(piece) for piece in reader.decoded(batch))

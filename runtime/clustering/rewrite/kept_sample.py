@@ -80,6 +80,7 @@ def decode_sample(
         statistics = reader.metadata.row_group(row_group).column(reader.metadata.num_columns - 1).statistics
         if statistics is not None and statistics.min == number:
             sample = SystematicSample(wanted, most_bytes=most_bytes)
+            reader.announce([row_group])
             seen = 0
             for batch in reader.batches(row_group):
                 reader.add_to_sample(batch, np.arange(seen, seen + batch.num_rows), sample)

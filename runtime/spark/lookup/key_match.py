@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.model import POSITION
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.spark.lookup.tagging import FILE, STORED_KEY, STORED_ORDERING, STORED_PARTITION
 from parquetry.runtime.spark.session.numbered import map_in_tasks
@@ -144,12 +145,13 @@ def key_columns(
     place = Value.uri(f"{store.uri}/{file.path}")
     with store.open_input(file.path) as source, reading(place):
         parquet = open_parquet(source, store.allowed, place=place, pre_buffer=False)
-        first = 0
-        for number in range(parquet.num_row_groups):
-            group = parquet.metadata.row_group(number)
-            if _may_hold(group, wanted):
-                yield first, parquet.read_row_group(number, columns=list(columns), use_threads=False)
-            first += group.num_rows
+        metadata = parquet.metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        matching = [number for number, group in enumerate(groups) if _may_hold(group, wanted)]
+        announce_chunks(source, metadata, columns, row_groups=matching)
+        firsts = [*accumulate((group.num_rows for group in groups), initial=0)]
+        for number in matching:
+            yield firsts[number], parquet.read_row_group(number, columns=list(columns), use_threads=False)
 
 
 def _matched_rows(
