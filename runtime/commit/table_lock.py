@@ -63,22 +63,23 @@ def table_lock(
     ForeignTableError if the table no longer belongs to its owner, StaleTimelineError if it got another
     timeline layout since it was opened, ConflictError if it is locked in another way since then, and
     UnsupportedTableError if it has a metadata table, unless the session ``allows_metadata_table``. If the
-    session only ``rolls_back`` its own work, neither owner, method nor a metadata table is checked. If it
-    ``validates`` a write, that compares the properties itself.
+    session only ``rolls_back`` its own work, nothing is checked. If it ``validates`` a write, that compares
+    the properties itself.
     """
 
     def confirm() -> None:
-        if not rolls_back:
-            table.check_owner()
+        if rolls_back:
+            return
+        table.check_owner()
         if validates:
             return
         config = table.config_under_lock()
-        if not rolls_back and lock_method(config.raw, uri=table.store.uri) != method:
+        if lock_method(config.raw, uri=table.store.uri) != method:
             raise ConflictError(
                 "{table}: the table was opened before its method of locking changed; run the command again",
                 table=table.store.uri,
             )
-        if not (rolls_back or allows_metadata_table):
+        if not allows_metadata_table:
             check_no_metadata_table(config, uri=table.store.uri)
 
     method = lock_method_of(table)

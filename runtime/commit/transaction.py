@@ -27,7 +27,7 @@ from parquetry.runtime.commit.workload_profile import (
     profile_metadata,
     will_conflict_with,
 )
-from parquetry.runtime.errors import ConflictError, InvalidDataError, RetryWrite
+from parquetry.runtime.errors import ConflictError, InvalidDataError, RetryWrite, StaleTimelineError
 from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import for_each
@@ -133,8 +133,7 @@ class Transaction:
     @property
     def requested(self) -> Instant:
         """The instant of this attempt in the state requested."""
-        is_clustering = self.operation == CLUSTER
-        return self.timeline.layout.requested(self.instant, self.action, is_clustering=is_clustering)
+        return self._requested_in(self.timeline)
 
     def table_lock(self) -> TableLock:
         """Return the table's lock for this transaction, not yet held."""
@@ -221,16 +220,15 @@ class Transaction:
         """Remove every trace of the transaction under the lock.
 
         A write that has put no marker has written no file. Unless it was published, only its announcement is
-        removed.
+        removed. If the table got another timeline layout, the rollback is written to the timeline that it has
+        now, which may have taken over the announcement.
 
         Args:
             further_files: Further paths of files to delete.
             is_locked: Whether the caller already holds the lock.
         """
-        requested = self.requested
-        if not self._marked and self.timeline.layout.find_completed(self.store, requested) is None:
-            self.store.delete(requested.inflight.path)
-            self.store.delete(requested.path)
+        if not self._marked and self.timeline.layout.find_completed(self.store, self.requested) is None:
+            self._delete_announcement()
             self.session.withdraw()
             return
         if is_locked:
@@ -241,8 +239,12 @@ class Transaction:
         self.session.withdraw()
 
     def _roll_back(self, further_files: Iterable[str]) -> None:
-        current = self.timeline.reload()
-        victim = current.write_at(self.instant) or self.requested
+        try:
+            self.table.config_under_lock()
+            current = self.timeline.reload()
+        except StaleTimelineError:
+            current = self.table.reopen().timeline()
+        victim = current.write_at(self.instant) or self._requested_in(current)
         roll_back(
             self.session,
             current,
@@ -250,6 +252,16 @@ class Transaction:
             further_files=further_files,
             partitions=self._marked,
         )
+        if current.layout != self.timeline.layout:
+            self._delete_announcement()
+
+    def _requested_in(self, timeline: Timeline) -> Instant:
+        is_clustering = self.operation == CLUSTER
+        return timeline.layout.requested(self.instant, self.action, is_clustering=is_clustering)
+
+    def _delete_announcement(self) -> None:
+        self.store.delete(self.requested.inflight.path)
+        self.store.delete(self.requested.path)
 
     def _put_inflight(self, profile: Profile, inserted_keys: KeyRanges) -> None:
         """Put the inflight file with the workload profile; raise RetryWrite if it exists."""
