@@ -271,7 +271,8 @@ def append(
 def change_files(store: ObjectStore, folder: str, change: ChangeEntry) -> int:
     """Apply ``change`` to the entries of all archived instants, and return the number of files rewritten.
 
-    The lock of the table must be held. Each file is put as a whole, then a manifest with the new sizes.
+    The lock of the table must be held. Each file is put as a whole, then a manifest with the new sizes. If a
+    call ended in between, the next one puts and publishes the manifest.
 
     Raises:
         CorruptTableError: If the manifest that counts or a file is damaged.
@@ -279,18 +280,20 @@ def change_files(store: ObjectStore, folder: str, change: ChangeEntry) -> int:
     """
     snapshot = _newest_snapshot(store, folder)
     files: list[HistoryFile] = []
+    rewritten = 0
     for file in snapshot.files:
-        rows = read_rows(store, folder, file)
-        changed = [_changed_row(row, change, place=_place(store, folder, file)) for row in rows]
-        if changed == rows:
-            files.append(file)
-            continue
-        content = _encode_rows(changed)
-        store.put(f"{folder}/{file.name}", content)
+        path, place = f"{folder}/{file.name}", _place(store, folder, file)
+        content = store.read(path, most_bytes=MOST_BYTES)
+        rows = _decode_rows(pa.BufferReader(content), len(content), _FIELDS, place=place)
+        changed = [_changed_row(row, change, place=place) for row in rows]
+        if changed != rows:
+            content = _encode_rows(changed)
+            store.put(path, content)
+            rewritten += 1
         files.append(replace(file, size_bytes=len(content)))
-    rewritten = sum(new != old for new, old in zip(files, snapshot.files, strict=True))
-    if rewritten and _put_manifest(store, folder, snapshot.number + 1, files):
-        _publish(store, folder, snapshot.number + 1)
+    number, is_same = snapshot.number, tuple(files) == snapshot.files
+    if number and (is_same or _put_manifest(store, folder, number := number + 1, files)):
+        _publish(store, folder, number)
     return rewritten
 
 

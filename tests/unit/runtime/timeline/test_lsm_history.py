@@ -15,11 +15,12 @@ from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
-from parquetry.runtime.timeline.commit_avro import encode_commit
+from parquetry.runtime.timeline.commit_avro import decode_commit, encode_commit
 from parquetry.runtime.timeline.instant import NAMES_OF_LAYOUT_2, Action, State
 from parquetry.runtime.timeline.lsm_history import (
     HistoryRow,
     append,
+    change_files,
     completion_times,
     entries,
     live_files,
@@ -401,6 +402,34 @@ class TestDeadWriters:
                 break
             append(root, FOLDER, [row(2), row(3), row(4), row(5)])
             assert sorted(int(one.time[12:]) for one in rows_in(root)) == [1, 2, 3, 4, 5]
+
+
+def without_writes(entry):
+    return {**entry, "hoodieCommitMetadata": {**entry["hoodieCommitMetadata"], "partitionToWriteStats": {}}}
+
+
+class TestChanges:
+    def test_a_change_that_was_stopped_anywhere_is_finished_by_the_next_one(self, tmp_path):
+        for stop_at in range(1, 100):
+            root = open_store(tmp_path / f"t-{stop_at}")
+            for number in (1, 2):
+                append(root, FOLDER, [row(number)])
+            dying = FaultyStore(root, tmp_path / f"count-{stop_at}", stop_at=stop_at, stop=Stop.AFTER)
+            is_stopped = False
+            try:
+                assert change_files(dying, FOLDER, without_writes) == 2
+            except Stopped:
+                is_stopped = True
+                change_files(root, FOLDER, without_writes)
+            sizes = {info.path.rpartition("/")[2]: info.size_bytes for info in root.list(FOLDER)}
+            assert {file.name: file.size_bytes for file in live_files(root, FOLDER)} == {
+                name: size for name, size in sizes.items() if name.endswith(".parquet")
+            }
+            assert all(decode_commit(one.metadata).stats == {} for one in rows_in(root))
+            assert change_files(root, FOLDER, without_writes) == 0
+            if not is_stopped:
+                break
+        assert stop_at > 4
 
 
 class TestEntries:
