@@ -33,16 +33,23 @@ HUDI_JARS = {
 }
 """The SHA-256 of the bundle of every version."""
 
-S3A_COORDINATES = "org.apache.hadoop:hadoop-aws:3.5.0"
-"""Hadoop's client of S3, in the version of the Hadoop that comes with the development Spark."""
-
 S3A_JARS = {
-    "hadoop-aws-3.5.0.jar": "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
-    "bundle-2.35.4.jar": "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677",
-    "analyticsaccelerator-s3-1.3.1.jar": "4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e",
-    "wildfly-openssl-2.2.5.Final.jar": "71fb7932f99a727edb23c5a2cb8c6855ac7196fad41aa0669b3998e277165154",
+    "3.5.0": {
+        "hadoop-aws-3.5.0.jar": "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
+        "bundle-2.35.4.jar": "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677",
+        "analyticsaccelerator-s3-1.3.1.jar": "4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e",
+        "wildfly-openssl-2.2.5.Final.jar": "71fb7932f99a727edb23c5a2cb8c6855ac7196fad41aa0669b3998e277165154",
+    },
+    "3.3.4": {
+        "hadoop-aws-3.3.4.jar": "53f9ae03c681a30a50aa17524bd9790ab596b28481858e54efd989a826ed3a4a",
+        "aws-java-sdk-bundle-1.12.262.jar": "873fe7cf495126619997bec21c44de5d992544aea7e632fdc77adb1a0915bae5",
+        "wildfly-openssl-1.0.7.Final.jar": "9f7058778978ec2ad90c7224401a4b0013d93e0dd3fa0f72b25244ffa3507ca8",
+    },
 }
-"""It and what it needs, with the SHA-256 of each."""
+"""Hadoop's client of S3 and what it needs, with the SHA-256 of each, by the version of Hadoop.
+
+The development Spark comes with Hadoop 3.5.0, the Spark of real Hudi with 3.3.4.
+"""
 
 HUDI_VERSIONS = tuple(HUDI_JARS)
 HUDI_ARTIFACT = "hudi-spark3.5-bundle_2.12"
@@ -103,18 +110,19 @@ def hudi_bundle(version: str) -> Path:
     return jar
 
 
-def s3a_jars() -> list[Path]:
-    """The jars with which Spark reads S3; fetched from Maven Central when they are not there.
+def s3a_jars(hadoop: str) -> list[Path]:
+    """The jars with which a Spark reads S3, for its Hadoop; fetched from Maven Central when they are not there.
 
     Long suites alone ask for them: they are large.
     """
+    expected = S3A_JARS[hadoop]
     with _only_one("s3a"):
-        jars = [cache_folder() / "s3a" / name for name in S3A_JARS]
+        jars = [cache_folder() / "s3a" / name for name in expected]
         if not all(jar.exists() for jar in jars):
-            _report("fetching Hadoop's client of S3 and Amazon's bundle, 690 MB")
-            _resolve(Path(sys.executable), S3A_COORDINATES, jars)
+            _report(f"fetching the client of S3 of Hadoop {hadoop} and Amazon's bundle, 280 to 690 MB")
+            _resolve(Path(sys.executable), f"org.apache.hadoop:hadoop-aws:{hadoop}", jars)
         for jar in jars:
-            check_jar(jar, S3A_JARS[jar.name])
+            check_jar(jar, expected[jar.name])
     return jars
 
 

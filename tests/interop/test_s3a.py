@@ -72,7 +72,7 @@ print("SAID " + json.dumps([instants, expected, by_s3a]))
 
 def test_one_history_by_each_client(s3_options, tmp_path):
     settings = {
-        "spark.jars": ",".join(map(str, s3a_jars())),
+        "spark.jars": ",".join(map(str, s3a_jars("3.5.0"))),
         "spark.hadoop.fs.s3a.endpoint": s3_options["endpoint_url"],
         "spark.hadoop.fs.s3a.access.key": s3_options["key"],
         "spark.hadoop.fs.s3a.secret.key": s3_options["secret"],

@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 class Server:
-    def __init__(self, jar: str, version: str) -> None:
-        self.spark = (
+    def __init__(self, jars: str, version: str, settings: dict[str, str]) -> None:
+        builder = (
             SparkSession.builder.master("local[2]")
             .appName(f"hudi {version}")
-            .config("spark.jars", jar)
+            .config("spark.jars", jars)
             .config("spark.driver.memory", "1500m")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
@@ -37,8 +37,10 @@ class Server:
             .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
             .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.hudi.catalog.HoodieCatalog")
             .config("spark.sql.warehouse.dir", os.path.join(os.getcwd(), "warehouse"))
-            .getOrCreate()
         )
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        self.spark = builder.getOrCreate()
         self.spark.sparkContext.setLogLevel("ERROR")
 
     def hello(self) -> dict[str, str]:
@@ -80,10 +82,10 @@ class Server:
 
 
 def main() -> None:
-    jar, version = sys.argv[1:]
+    jars, version, settings = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    server = Server(jar, version)
+    server = Server(jars, version, json.loads(settings))
     for line in sys.stdin:
         request = json.loads(line)
         try:

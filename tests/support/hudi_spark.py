@@ -93,7 +93,15 @@ class HudiTable:
 class HudiSpark:
     """A running Hudi of one version. Close it, or use it as a context manager."""
 
-    def __init__(self, version: str, folder: Path, *, zone: str = "UTC") -> None:
+    def __init__(
+        self,
+        version: str,
+        folder: Path,
+        *,
+        zone: str = "UTC",
+        jars: Sequence[Path] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.version = version
         self.folder = folder
         self.calls: list[tuple[str, float]] = []
@@ -103,7 +111,13 @@ class HudiSpark:
         python = spark_python("3.5")
         self._log = (folder / "hudi.log").open("a")
         self._child = subprocess.Popen(
-            [str(python), str(SERVER), str(hudi_bundle(version)), version],
+            [
+                str(python),
+                str(SERVER),
+                ",".join(map(str, (hudi_bundle(version), *jars))),
+                version,
+                json.dumps(dict(settings or {})),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -130,20 +144,33 @@ class HudiSpark:
         options: Mapping[str, str] | None = None,
     ) -> str:
         """Write rows and return the instant of the commit. `guarded` sets what keeps a table writable for us."""
+        settings = self.guards(table.path) | dict(table.options) if guarded else {}
+        given = {**settings, **(options or {})}
+        self.save(table, rows, operation, index=index, mode=mode, options=given)
+        return newest_write(table.path)
+
+    def save(
+        self,
+        table: HudiTable,
+        rows: pa.Table,
+        operation: str,
+        *,
+        index: str | None = None,
+        mode: str = "append",
+        options: Mapping[str, str],
+    ) -> None:
+        """Write rows to a table, which may lie in a bucket, with these options and those that name its keys."""
         settings = SMALL_MACHINE | table.write_options()
         settings["hoodie.datasource.write.operation"] = operation
         if index:
             settings["hoodie.index.type"] = index
-        if guarded:
-            settings |= self.guards(table.path) | dict(table.options)
         self._ask(
             "write",
             path=table.path,
             rows=self._spill(rows),
             mode=mode,
-            options=settings | dict(options or {}),
+            options=settings | dict(options),
         )
-        return newest_write(table.path)
 
     def guards(self, path: str | None = None) -> dict[str, str]:
         """The settings a Hudi job needs beside us, on the table at ``path`` or on one of version 6."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -22,6 +23,7 @@ def s3_server(requests: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = importlib.import_module("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
+    server._server.app = _with_atomic_conditions(server._server.app)
     if requests is not None:
         server._server.app = _counting(server._server.app, requests)
     try:
@@ -46,6 +48,18 @@ def kind_of(method: str, query: str) -> str:
             return "POST"
         case _:
             return method
+
+
+def _with_atomic_conditions(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+    """Let conditional puts run one after the other: moto checks the condition before it stores the object."""
+    one_at_a_time = threading.Lock()
+
+    def answered(environ: Mapping[str, Any], start_response: Any) -> Iterable[bytes]:
+        conditions = {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"} & environ.keys()
+        with one_at_a_time if environ["REQUEST_METHOD"] == "PUT" and conditions else nullcontext():
+            return app(environ, start_response)
+
+    return answered
 
 
 def _counting(app: Callable[..., Iterable[bytes]], requests: Counter[str]) -> Callable[..., Iterable[bytes]]:
