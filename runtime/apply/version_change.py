@@ -2,19 +2,18 @@
 
 Both forms lie in different places, so readers see one of them until hoodie.properties is replaced, and the
 other one from then on. After a crash before that moment, the next change deletes the half-written form. After
-a crash behind it, the old form is ignored until a repeated call or a clean of the whole table deletes it. No
-row is read or written.
+a crash behind it, a repeated call or a clean of the whole table finishes the change; until then, the old form
+is ignored. No row is read or written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError, UnsupportedTableError
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.storage.model import ObjectStore
-from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.admission import writing_problems
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.handle import open_table
@@ -22,7 +21,7 @@ from parquetry.runtime.table.properties import read_table_properties, update_tab
 from parquetry.runtime.table.version_leftovers import finish_version_change, note_version_change
 from parquetry.runtime.table.version_properties import changed_properties
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import Action, Instant
+from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.layout import TimelineLayout
 from parquetry.runtime.timeline.layout_change import LayoutChange, change_of_layout
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -35,7 +34,7 @@ def change_version(
 ) -> bool:
     """Give the table another version under its lock, and return whether it had another one.
 
-    A call for the present version deletes what a crashed change has left of the former one.
+    A call for the present version finishes a crashed change.
 
     Raises:
         UnsupportedTableError: If the table has a metadata table, or a feature with which it cannot be
@@ -57,7 +56,7 @@ def change_version(
         moves = change.source.NUMBER != change.target.NUMBER
         timeline = Timeline.load(store, change.source)
         if moves:
-            note_version_change(store)
+            note_version_change(timeline)
             change.target.delete(store)
             _write(store, change, timeline)
         current = timeline.reload()
@@ -70,7 +69,6 @@ def change_version(
             )
         _switch(store, raw, after, version)
         if moves:
-            _catch_up(store, change, timeline)
             finish_version_change(store)
     return True
 
@@ -104,11 +102,7 @@ def _write(store: ObjectStore, change: LayoutChange, timeline: Timeline) -> None
     """Write the timeline and the archive in the target layout, the archive first."""
     _check_idle(timeline)
     change.change_archive(store)
-    _put(store, change.states(timeline, timeline.instants))
-
-
-def _put(store: ObjectStore, states: Iterable[tuple[Instant, bytes]]) -> None:
-    map_each(states, lambda state: store.put(state[0].path, state[1]))
+    change.put_states(timeline, timeline.instants)
 
 
 def _switch(store: ObjectStore, raw: Mapping[str, str], after: Mapping[str, str], version: int) -> None:
@@ -119,14 +113,3 @@ def _switch(store: ObjectStore, raw: Mapping[str, str], after: Mapping[str, str]
         remove=raw.keys() - after.keys(),
         comment=f"changed to table version {version} by parquetry",
     )
-
-
-def _catch_up(store: ObjectStore, change: LayoutChange, before: Timeline) -> None:
-    """Take over instants that a program put into the old timeline without the lock, before the switch."""
-    late = before.reload()
-    changed = [
-        instant
-        for instant in late.instants
-        if any(state.file_name not in before.files for state in late.states_of(instant))
-    ]
-    _put(store, change.states(late, changed))

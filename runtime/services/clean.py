@@ -165,6 +165,9 @@ def _clean(
     """Recover, finish pending cleans, delete expired versions, and clean up after dead writes."""
     store = table.store
     timeline = recovered_timeline(table, timing=timing)
+    # A change of the version may take over writes whose files are orphans until then.
+    if changes := _finish_changes(table, timing) if whole_table else 0:
+        timeline = recovered_timeline(table, timing=timing)
     instant, deleted = None, 0
     if pending_cleans(timeline, ours=True):
         with locked_session(table, timeline, purpose="clean", timing=timing):
@@ -188,15 +191,13 @@ def _clean(
     orphans = leftovers = 0
     try:
         orphans, leftovers = _clean_up(table, timeline, timing=timing, whole_table=whole_table)
-        if whole_table:
-            leftovers += _finish_changes(table, timing)
     except LATE_FAILURES as error:
         if instant is None:
             raise
         what = f"{store.uri}: the clean {instant} is committed, orphans are left behind"
         log_failure(_LOG, what, error, table.shown_by, location=store.uri)
     return CleanResult(
-        instant=instant, files_deleted=deleted, orphans_deleted=orphans, leftovers_deleted=leftovers
+        instant=instant, files_deleted=deleted, orphans_deleted=orphans, leftovers_deleted=leftovers + changes
     )
 
 
@@ -217,7 +218,7 @@ def _clean_up(
 
 
 def _finish_changes(table: TableHandle, timing: Timing) -> int:
-    """Finish the deletions of interrupted changes of the table, and return the number of changes.
+    """Finish interrupted changes of the table, and return the number of changes.
 
     These are the drop of a metadata table and the change of the version.
     """

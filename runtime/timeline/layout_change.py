@@ -51,15 +51,16 @@ class LayoutChange(ABC):
         self.source = source
         self.target = target
 
-    def states(self, timeline: Timeline, instants: Iterable[Instant]) -> Iterator[tuple[Instant, bytes]]:
-        """Yield the state files of these instants of the timeline in the target layout.
+    def put_states(self, timeline: Timeline, instants: Iterable[Instant]) -> None:
+        """Put the state files of these instants of the timeline in the target layout.
 
         Raises:
-            CorruptTableError: If a completed file, or a plan, cannot be read.
+            CorruptTableError: If a completed file, or a plan, cannot be read. No file was put.
 
         """
         found = map_each(instants, lambda instant: self._states(timeline, instant))
-        return (state for states in found for state in states)
+        states = [state for states in found for state in states]
+        map_each(states, lambda state: timeline.store.put(state[0].path, state[1]))
 
     def _states(self, timeline: Timeline, instant: Instant) -> list[tuple[Instant, bytes]]:
         states = timeline.states_of(instant)

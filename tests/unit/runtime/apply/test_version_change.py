@@ -176,7 +176,7 @@ def test_a_table_of_the_wanted_version_is_left_alone_but_for_what_a_crash_left(p
     left.write_bytes(b"")
     assert not change_version(open_store(path), 6, timing=FAST)
     assert left.exists()  # Hudi may be upgrading the table
-    note_version_change(open_store(path))
+    note_version_change(open_table(open_store(path)).timeline())
     assert not change_version(open_store(path), 6, timing=FAST)
     assert state_files(path) == before
 
@@ -308,6 +308,38 @@ def test_a_commit_that_another_program_puts_beside_the_change_is_taken_over(path
     monkeypatch.setattr(version_change, "_switch", overtaken)
     change_version(open_store(path), 9, timing=FAST)
     assert view_rows(path) == expected
+
+
+@pytest.mark.parametrize("finish", ["apply", "clean"])
+@pytest.mark.parametrize("before", [6, 9])
+def test_a_commit_put_beside_a_change_that_is_stopped_behind_the_switch_is_taken_over(
+    path, monkeypatch, before, finish
+):
+    from parquetry.runtime.apply import version_change
+
+    after = 15 - before
+    change_version(open_store(path), before, timing=FAST)
+    other = copied(path, path.with_name("other"))
+    SmallTable(open_store(other)).upsert({"late": (7, "a")})
+    expected = view_rows(other)
+    switch = version_change._switch
+
+    def overtaken(*arguments):
+        shutil.copytree(other, path, dirs_exist_ok=True)
+        switch(*arguments)
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(version_change, "_switch", overtaken)
+        with pytest.raises(Stopped):
+            change_version(open_store(path), after, timing=FAST)
+    assert version(path) == after
+    assert view_rows(path) != expected
+    if finish == "apply":
+        assert not change_version(open_store(path), after, timing=AT_ONCE)
+    else:
+        clean(open_table(open_store(path)), policy=RetentionPolicy(keep_commits=100), timing=AT_ONCE)
+    assert view_rows(path) == rows_of(path) == expected
 
 
 @pytest.mark.parametrize(("before", "after"), [(6, 9), (9, 6), (9, 8)])
