@@ -31,7 +31,7 @@ from parquetry.runtime.sources.ledger import (
     consumed_by,
     equal_full_read,
     history,
-    newest_until,
+    newest_read,
     table_history,
 )
 from parquetry.runtime.spec.codec import parsed_json
@@ -216,7 +216,8 @@ def _ledger_conflict(transaction: Transaction, outcome: WriteOutcome, current: T
             ):
                 reason = f"{time} has consumed the same files of source {mine.source}"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
-        end = newest_until(pair for pair in entries if mine.reads_same_table_as(pair[1]))
+        last = newest_read(pair for pair in entries if mine.reads_same_table_as(pair[1]))
+        end = None if last is None else last.until
         if mine.until is not None and end != mine.since:
             reason = (
                 f"source {mine.source} was listed after {mine.since}, and has been read up to {end} since"

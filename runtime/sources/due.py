@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, TypeAlias
 
 from parquetry.message import Message, Text, Value, command
 from parquetry.runtime.errors import (
+    CorruptTableError,
     InvalidDataError,
     MissingSourceError,
     SourceChangedError,
@@ -32,6 +34,7 @@ from parquetry.runtime.spec.source_paths import join_base, normalised_path
 from parquetry.runtime.spec.table_spec import MODIFIED, Operation, Source
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import TableHandle, open_table
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 FULL = "full"
@@ -603,8 +606,12 @@ def _due_of_table(
         return DueBatch(table=other, as_of=as_of, consumption=consumption)
     # The name of the source may have changed since it read that table.
     mine = Consumption(source=source.name, table_id=other.table_id)
-    since = ledger.newest_until(pair for pair in entries if mine.reads_same_table_as(pair[1]))
-    removal = None if since is None else removal_between(other, since, until)
+    last = ledger.newest_read(pair for pair in entries if mine.reads_same_table_as(pair[1]))
+    since = None if last is None else last.until
+    removal = None
+    if last is not None and since is not None:
+        removal = removal_between(other, since, until)
+        _check_position(source, other, timeline, last)
     if removal is not None and source.removed_rows != KEEP:
         raise InvalidDataError(
             "source {source}: {removal}, and an incremental read does not return removed rows; read "
@@ -619,9 +626,26 @@ def _due_of_table(
         mine,
         since=since,
         until=until,
+        until_time=next(write.time for write in timeline.completed_writes if write.position == until),
         files=_ingested_there(other, since, until),
     )
     return DueBatch(table=other, since=since, until=until, consumption=consumption, removal=removal)
+
+
+def _check_position(source: Source, other: TableHandle, timeline: Timeline, last: Consumption) -> None:
+    """Raise InvalidDataError if the position up to which the table was read has another meaning by now."""
+    time, position = last.until_time, last.until
+    with suppress(CorruptTableError):  # the read from that position raises it
+        if time is None or position is None or timeline.keeps_position(time, position):
+            return
+        raise InvalidDataError(
+            "source {source}: the version of {table} was changed after the source had read it up to "
+            "{position}, a completion time that no commit has any more; read the whole table (read: full "
+            "with operation: insert_overwrite_table)",
+            source=source.name,
+            table=Value.uri(other.store.uri),
+            position=position,
+        )
 
 
 def _ingested_there(other: TableHandle, since: str | None, until: str) -> tuple[SourceFile, ...]:

@@ -46,6 +46,7 @@ _FOLDED_SCHEMA = pa.schema(
         ("table_id", pa.string()),
         ("since", pa.string()),
         ("until", pa.string()),
+        ("until_time", pa.string()),
         ("query_id", pa.string()),
         ("batch_id", pa.int64()),
         ("is_settled", pa.bool_()),
@@ -110,10 +111,11 @@ class SourceFile:
 class Consumption:
     """The data that one write ingests from one source.
 
-    ``files`` are the files of a file format. For the Hudi table ``table_id``, ``until`` is the newest instant
-    read, ``since`` the newest one that was read before (None: there was none), and ``files`` those that the
-    table had ingested. ``query_id`` and ``batch_id`` identify a batch of a stream. ``reading`` is a digest of
-    all data of a source that is read in full (empty: it is to be read again).
+    ``files`` are the files of a file format. For the Hudi table ``table_id``, ``until`` is the newest
+    position read, ``until_time`` the time of the write there, ``since`` the newest position that was read
+    before (None: there was none), and ``files`` those that the table had ingested. ``query_id`` and
+    ``batch_id`` identify a batch of a stream. ``reading`` is a digest of all data of a source that is read in
+    full (empty: it is to be read again).
 
     Three fields are not recorded, as only the write itself needs them. ``directory`` is the folder to which
     relative paths of ``files`` refer, if it is known. ``listed`` are the instants whose entries were known
@@ -126,6 +128,7 @@ class Consumption:
     table_id: str | None = None
     since: str | None = None
     until: str | None = None
+    until_time: str | None = None
     query_id: str | None = None
     batch_id: int | None = None
     reading: str | None = None
@@ -265,9 +268,10 @@ def common_files(
     return tuple(file for file in listed if is_taken(file))
 
 
-def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
-    """Return the instant up to which these entries ingested a Hudi table, or None before the first time."""
-    return max((entry.until for _, entry in entries if entry.until is not None), default=None)
+def newest_read(entries: Iterable[tuple[str, Consumption]]) -> Consumption | None:
+    """Return the entry that ingested a Hudi table up to the newest position, or None without entries."""
+    reads = (entry for _, entry in entries if entry.until is not None)
+    return max(reads, key=lambda entry: entry.until or "", default=None)
 
 
 def newest_readings(entries: Iterable[tuple[str, Consumption]]) -> Mapping[str, tuple[str, str]]:
@@ -396,6 +400,7 @@ def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
             "table_id": consumption.table_id,
             "since": consumption.since,
             "until": consumption.until,
+            "until_time": consumption.until_time,
             "query_id": consumption.query_id,
             "batch_id": consumption.batch_id,
             "reading": consumption.reading,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
+from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
@@ -15,11 +16,23 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
     """Return how a table has lost rows between ``since`` and ``until``, or None if it has lost none.
 
     Commits that have left the timeline are read from the archive log. If the log does not reach back to
-    ``since``, the answer states that.
+    ``since``, or cannot be read, the answer states that.
     """
-    timeline, name = table.timeline(), table.name
-    effective = EffectiveWrites(timeline)
-    positions = timeline.positions_after("0" if since < (timeline.first_contiguous_write or "") else since)
+    timeline = table.timeline()
+    try:
+        positions = timeline.positions_after(
+            "0" if since < (timeline.first_contiguous_write or "") else since
+        )
+    except CorruptTableError:
+        return _unreadable(table, since)
+    return _removal(table, timeline, positions, since, until)
+
+
+def _removal(
+    table: TableHandle, timeline: Timeline, positions: Mapping[str, str], since: str, until: str
+) -> str | None:
+    """Return how a table has lost rows, or None. ``positions`` are those after ``since``, by time."""
+    name, effective = table.name, EffectiveWrites(timeline)
     last = next((time for time, position in positions.items() if position == since), since)
     if not effective.counts(last):
         return f"commit {since} of {name}, the last one that was read, was rolled back"
@@ -32,11 +45,15 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
         return None
     for archived in _archived_writes(table, timeline, since, until, late=late):
         if archived is None:
-            return f"commits of {name} after {since} are archived, and no archive log says what they removed"
+            return _unreadable(table, since)
         time, metadata = archived
         if (loss := _loss_text(metadata)) and effective.counts(time):
             return f"commit {time} of {name} {loss}"
     return None
+
+
+def _unreadable(table: TableHandle, since: str) -> str:
+    return f"commits of {table.name} after {since} are archived, and no archive log says what they removed"
 
 
 def _loss_text(metadata: CommitMetadata) -> str | None:

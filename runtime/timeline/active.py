@@ -279,6 +279,21 @@ class Timeline:
         archived = self.layout.archived_positions(self.store, after=position)
         return {**archived, **{write.time: write.position for write in self.completed_writes}}
 
+    def keeps_position(self, time: str, position: str) -> bool:
+        """Return whether a position that was noted for the write of that time is still its position.
+
+        It is not if the version of the table was changed since, and may then skip writes that completed after
+        it. The position of a write that was rolled back stays valid.
+        """
+        if position == time:
+            return True
+        write = self.write_at(time)
+        if write is not None and write.is_completed:
+            return write.position == position
+        if not self.layout.HAS_COMPLETION_TIMES:
+            return False
+        return self.positions_after(position).get(time, position) == position
+
     @OnceProperty
     def _oldest_pending(self) -> str | None:
         """Return the time of the oldest pending write that is not a clustering, or None."""

@@ -47,6 +47,7 @@ class TimelineLayout(ABC):
 
     NUMBER: ClassVar[int]
     NAMES: ClassVar[StateFileNames]
+    HAS_COMPLETION_TIMES: ClassVar[bool]
 
     archive_folder: str
     timezone: Timezone
@@ -166,6 +167,7 @@ class _Layout1(TimelineLayout):
 
     NUMBER = 1
     NAMES = NAMES_OF_LAYOUT_1
+    HAS_COMPLETION_TIMES = False
     __slots__ = ()
 
     @classmethod
@@ -239,6 +241,7 @@ class _Layout2(TimelineLayout):
 
     NUMBER = 2
     NAMES = NAMES_OF_LAYOUT_2
+    HAS_COMPLETION_TIMES = True
     __slots__ = ()
 
     @classmethod

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
+from parquetry.runtime.apply.version_change import change_version
+from parquetry.runtime.commit.rollback import remove_completed
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.due import find_due
 from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.handle import open_table
 from tests.support.handmade import HandmadeTable, at
+from tests.support.small_table import FAST, SmallTable, make_table
 from tests.support.timelines import completed
 
 pytestmark = pytest.mark.usefixtures("on_each_version")
@@ -33,8 +42,8 @@ def position(table, time):
     return completed(table.store, at(time)).position
 
 
-def due(mine, other):
-    source = Source(name="s", format="hudi", path=str(other.folder), operation=Operation.UPSERT)
+def due(mine, other, **settings):
+    source = Source(name="s", format="hudi", path=str(other.folder), operation=Operation.UPSERT, **settings)
     return find_due(mine.open(), source, directory="/", storage={})
 
 
@@ -62,3 +71,82 @@ def test_a_pending_clustering_holds_nothing_up(mine, other):
     other.plan_clustering("2", {"p=a": ["f-0"]})
     other.commit("3", {"p=a": {"f-1": [("m", 1)]}})
     assert due(mine, other).until == position(other, "3")
+
+
+@dataclass
+class LateWrite:
+    """A table of version 9 in which the write before the newest one is pending; ``complete`` completes it."""
+
+    folder: Path
+
+    def __post_init__(self):
+        make_table(self.folder, table_version=9)
+        small = SmallTable(open_store(self.folder))
+        for number in range(3):
+            small.upsert({f"k{number}": (number, "a")})
+        self.late, self.newest = self.timeline().completed_writes[-2:]
+        self.content = (self.folder / self.late.path).read_bytes()
+        (self.folder / self.late.path).unlink()
+
+    def timeline(self):
+        return open_table(open_store(self.folder)).timeline()
+
+    def complete(self):
+        completed_at = int(self.newest.position) + 1
+        name = f".hoodie/timeline/{self.late.time}_{completed_at}.commit"
+        (self.folder / name).write_bytes(self.content)
+
+
+@pytest.fixture
+def late(tmp_path, mine):
+    """The table of which the source has read the newest write, and not the late one."""
+    made = LateWrite(tmp_path / "late")
+    mine.commit("1", ROWS)
+    consumption = due(mine, made).consumption
+    assert (consumption.until, consumption.until_time) == (made.newest.position, made.newest.time)
+    ledger.record(open_store(mine.folder), at("1"), consumption)
+    made.complete()
+    return made
+
+
+def test_a_write_that_completes_late_is_due(mine, late):
+    batch = due(mine, late)
+    assert batch.since == late.newest.position
+    assert batch.until == str(int(late.newest.position) + 1)
+
+
+@pytest.mark.parametrize("removed_rows", ["stop", "keep"])
+@pytest.mark.parametrize("versions", [(6,), (6, 9)])
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_a_late_write_is_not_skipped_after_a_downgrade(mine, late, versions, removed_rows, is_archived):
+    """Its position, now its own time, is before the one that the source has noted."""
+    for version in versions:
+        change_version(open_store(late.folder), version, timing=FAST)
+    if is_archived:
+        small = SmallTable(open_store(late.folder))
+        small.upsert({"next": (1, "a")})
+        timeline = late.timeline()
+        older = timeline.completed_writes[:-1]
+        timeline.layout.archive(open_store(late.folder), timeline.files, older)
+        remove_completed(timeline, older)
+    assert late.late.time < late.newest.position
+    with pytest.raises(InvalidDataError, match=r"the version of .* was changed .* read the whole table"):
+        due(mine, late, removed_rows=removed_rows)
+
+
+def test_positions_of_an_archived_write_and_after_an_upgrade_stay(mine, tmp_path):
+    other = SimpleNamespace(folder=tmp_path / "other")
+    make_table(other.folder, table_version=6)
+    mine.commit("1", ROWS)
+    for number, version in enumerate((6, 9, 8, 9)):
+        change_version(open_store(other.folder), version, timing=FAST)
+        small = SmallTable(open_store(other.folder))
+        small.upsert({f"k{number}": (number, "a")})
+        batch = due(mine, other)
+        ledger.record(open_store(mine.folder), at(str(number + 1)), batch.consumption)
+        mine.commit(str(number + 2), ROWS)
+        small.upsert({f"m{number}": (number, "a")})
+        timeline = small.handle.timeline()
+        timeline.layout.archive(open_store(other.folder), timeline.files, timeline.completed_writes[:-1])
+        remove_completed(timeline, timeline.completed_writes[:-1])
+        assert due(mine, other).since == batch.until

@@ -184,7 +184,7 @@ def test_entries_that_do_not_say_since_are_read(store):
     store.put(f"{LEDGER_FOLDER}/landing/{times[1]}.x.folded", sink.getvalue())
     entries = ledger.history(store, "landing", everything)
     assert [(c.since, c.until) for _, c in entries] == [(None, "5"), (None, "6")]
-    assert ledger.newest_until(entries) == "6"
+    assert ledger.newest_read(entries).until == "6"
 
 
 def test_a_ledger_that_cannot_be_read_whole_is_not_taken_for_empty(store):
