@@ -35,6 +35,25 @@ def test_memory_that_small_values_had_goes_back_though_the_last_of_them_stays():
     assert gone > 80
 
 
+SMALL_PAGES = """
+from pathlib import Path
+from parquetry.runtime.spark.session.numbered import in_worker
+
+def huge_pages():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("THP_enabled"))
+
+print(huge_pages(), *in_worker(lambda _: iter([huge_pages()]))(iter([])))
+"""
+"""Whether the kernel may use huge pages, before a task and within it."""
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="other systems have no such setting")
+def test_a_task_uses_pages_of_the_usual_size():
+    told = subprocess.run([sys.executable, "-c", SMALL_PAGES], check=True, capture_output=True, text=True)
+    assert told.stdout.split() == ["1", "0"]
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_each_task_gives_its_memory_back_when_it_ends_however_it_ends(monkeypatch, fails):
     ends = []
