@@ -44,7 +44,7 @@ def declared_columns(
         if isinstance(type_, _Refused):
             known = False
             span = file.node.at(("columns", index, "type")).span
-            summary = f"type of column '{entry['name']}' is not understood: {type_.problem}"
+            summary = f"type of column '{entry['name']}': {type_.problem}"
             found.append(diagnostic("PQ403", summary, source=file.source, span=span, hint=type_.remedy))
             continue
         types.setdefault(entry["name"], type_)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 
@@ -546,6 +547,8 @@ def test_a_type_of_no_column_has_a_remedy(tmp_path, type_, hint):
     table = TABLE.replace("record_key", f"  - {{name: n, type: {type_}}}\nrecord_key")
     (found,) = project.load(write_project(tmp_path, {"tables/flights.yml": table})).diagnostics
     assert (found.code, found.hint) == ("PQ403", hint)
+    # A type may be understood and yet refused.
+    assert re.fullmatch(r"type of column 'n': .*" + type_ + ".*", str(found.message))
 
 
 def targets_with_variables(root):
