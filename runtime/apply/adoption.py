@@ -8,9 +8,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from parquetry.message import Value
 from parquetry.runtime.apply.properties import change_lock
 from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
 from parquetry.runtime.parquet.key_management import secret_of
@@ -19,7 +18,7 @@ from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings, executes
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
-from parquetry.runtime.table.admission import check_writable
+from parquetry.runtime.table.admission import check_partition_paths, check_writable
 from parquetry.runtime.table.applied import (
     NO_PROJECT,
     AppliedRef,
@@ -30,12 +29,8 @@ from parquetry.runtime.table.applied import (
 )
 from parquetry.runtime.table.creation import check_spec
 from parquetry.runtime.table.handle import TableHandle, open_table
-from parquetry.runtime.table.key_encoding import sampled_row
-from parquetry.runtime.table.partition_path import KeyRules, partition_path
 from parquetry.runtime.table.signing import SignatureState
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
-
-_SAMPLED_PARTITIONS: Final = 8
 
 
 def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
@@ -58,8 +53,10 @@ def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
             project=handle.project,
             folder=SIDECAR_FOLDER,
         )
-    check_writable(handle, handle.timeline(), handle.store.now_ms(), drops_metadata_table=True)
-    _check_partition_paths(handle)
+    timeline = handle.timeline()
+    check_writable(handle, timeline, handle.store.now_ms(), drops_metadata_table=True)
+    if handle.spec is None:
+        check_partition_paths(handle, timeline)
 
 
 def adopt_table(
@@ -179,37 +176,4 @@ def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
                 field=name,
                 found=repr(value),
                 declared_value=repr(getattr(spec, name)),
-            )
-
-
-def _check_partition_paths(handle: TableHandle) -> None:
-    """Raise an error if the table's folders are not named as our writes would name them.
-
-    Otherwise rows would be written twice.
-    """
-    config = handle.config
-    if not config.partition_by or handle.spec is not None:
-        return
-    rules = KeyRules.of(config, named_key=False)
-    view = handle.view(handle.timeline())
-    for partition in view.partitions()[:_SAMPLED_PARTITIONS]:
-        newest = max(view.slices(partition), key=lambda part: part.instant, default=None)
-        row = None if newest is None else sampled_row(handle.store, newest.path, config.partition_by)
-        if row is None:
-            continue
-        try:
-            expected = partition_path(rules, row)
-        except InvalidDataError:
-            # Floats: their text depends on the writer. `validate` warns about that.
-            continue
-        if expected != partition:
-            raise UnsupportedTableError(
-                "{table}: a row of partition {partition} would be written to {expected_partition}, so "
-                "{key_generator} does not name its folders by the values of {columns}; "
-                "rewrite the table, partitioned by a column that contains the names of the folders",
-                table=handle.store.uri,
-                partition=Value.partition(partition),
-                expected_partition=Value.partition(expected),
-                key_generator=config.key_generator_class or "the table",
-                columns=config.partition_by,
             )

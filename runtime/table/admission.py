@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from parquetry.message import Message, command
-from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.message import Message, Value, command
+from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
 from parquetry.runtime.spec.key_generator import KeyGenerator
 from parquetry.runtime.table.admission_to_read import check_readable
 from parquetry.runtime.table.applied import check_declared_spec
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.key_encoding import sampled_row
+from parquetry.runtime.table.partition_path import KeyRules, partition_path
 from parquetry.runtime.table.schema import recorded_schema
 from parquetry.runtime.table.signing import check_signed
 from parquetry.runtime.table.version_properties import MERGE_STRATEGIES
@@ -25,6 +27,7 @@ from parquetry.runtime.timeline.instant import Timezone, parse_instant_ms
 MAX_CLOCK_SKEW_MS: Final = 5_000
 
 _LATEST_INTERNAL_SCHEMA: Final = "latest_schema"
+_SAMPLED_PARTITIONS: Final = 8
 _MILLISECONDS: Final = '"timestamp-millis"'
 _MODEL: Final = "org.apache.hudi.common.model"
 _PAYLOADS: Final = frozenset(
@@ -77,6 +80,9 @@ def check_writable(
         raise UnsupportedTableError("{table}: {reason}", table=handle.store.uri, reason=reason)
     for problem in writing_problems(handle.config):
         raise UnsupportedTableError("{table}: {reason}", table=handle.store.uri, reason=problem)
+    if handle.spec is None and handle.config.key_generator is KeyGenerator.CUSTOM:
+        # Version 6 does not record which fields the generator formats as times.
+        check_partition_paths(handle, timeline)
     _check_schema(handle, timeline)
     ahead = ahead_ms(timeline, handle.config.timezone, now_ms)
     if ahead > MAX_CLOCK_SKEW_MS:
@@ -179,6 +185,43 @@ def _key_generator_problems(config: TableConfig) -> Iterator[str]:
             f"the table does not record; rewrite the table, partitioned by a column that holds the "
             f"formatted time"
         )
+
+
+def check_partition_paths(handle: TableHandle, timeline: Timeline) -> None:
+    """Compare the partition paths of a few files with those to which their rows would be written.
+
+    A row that is written to another path is there twice.
+
+    Raises:
+        UnsupportedTableError: If the paths differ.
+
+    """
+    config = handle.config
+    if not config.partition_by:
+        return
+    rules = KeyRules.of(config, named_key=False)
+    view = handle.view(timeline)
+    for partition in view.partitions()[:_SAMPLED_PARTITIONS]:
+        newest = max(view.slices(partition), key=lambda part: part.instant, default=None)
+        row = None if newest is None else sampled_row(handle.store, newest.path, config.partition_by)
+        if row is None:
+            continue
+        try:
+            expected = partition_path(rules, row)
+        except InvalidDataError:
+            # Floats: their text depends on the writer. `validate` warns about that.
+            continue
+        if expected != partition:
+            raise UnsupportedTableError(
+                "{table}: a row of partition {partition} would be written to {expected_partition}, so "
+                "{key_generator} does not name its folders by the values of {columns}; "
+                "rewrite the table, partitioned by a column that contains the names of the folders",
+                table=handle.store.uri,
+                partition=Value.partition(partition),
+                expected_partition=Value.partition(expected),
+                key_generator=config.key_generator_class or "the table",
+                columns=config.partition_by,
+            )
 
 
 def _check_schema(handle: TableHandle, timeline: Timeline) -> None:

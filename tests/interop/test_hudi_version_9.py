@@ -460,6 +460,16 @@ def test_tables_whose_rows_only_hudi_can_merge_or_place_are_read_and_not_written
         check_writable(handle, handle.timeline(), handle.store.now_ms())
 
 
+@pytest.mark.long
+def test_times_in_the_paths_of_version_6_are_found_by_the_rows(hudi_15, tmp_path):
+    options, _ = RULES["times in paths"]
+    path = hudi_tables.small(hudi_15, tmp_path / "made", options | NO_METADATA_TABLE).table.path
+    handle = open_table(open_store(path))
+    assert not any("timebased" in key or ":" in value for key, value in handle.config.raw.items())
+    with pytest.raises(UnsupportedTableError, match="would be written to"):
+        check_writable(handle, handle.timeline(), handle.store.now_ms())
+
+
 def test_a_bootstrapped_table_is_refused_by_name(hudi_12, tmp_path):
     rows = pa.table({"id": ["a", "b"], "v": [1, 2]})
     (lake := tmp_path / "lake").mkdir()

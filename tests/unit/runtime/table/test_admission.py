@@ -3,12 +3,15 @@ from __future__ import annotations
 import json
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError, UnsupportedTableError
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.admission import ahead_ms, check_writable
+from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
@@ -134,6 +137,24 @@ def test_rules_of_hudi_that_keep_whole_rows_are_ours(table, mode, payload):
         hoodie__compaction__payload__class=MODEL + payload,
         hoodie__table__partial__update__mode="",
     )
+    admit(table)
+
+
+@pytest.mark.parametrize("partition", ["p=x", "p=2026-01-01"])
+def test_a_custom_generator_that_formats_values_is_found_by_a_row_of_a_file(table, partition):
+    """In version 6 its properties do not record that."""
+    edit(table, hoodie__table__keygenerator__class=GENERATORS + "CustomKeyGenerator")
+    table.commit("1", {partition: {"f-0": [("k", 1)]}})
+    admit(table)
+    (file,) = (table.folder / partition).glob("*.parquet")
+    rows = pq.read_table(file, partitioning=None)
+    position = rows.schema.get_field_index("p")
+    pq.write_table(rows.set_column(position, rows.schema.field(position), pa.array(["1767225600000"])), file)
+    with pytest.raises(
+        UnsupportedTableError, match=r"would be written to .*CustomKeyGenerator does not name"
+    ):
+        admit(table)
+    write_applied(table.store, table.spec, number=1)
     admit(table)
 
 
