@@ -19,9 +19,11 @@ class Timing:
     ``dead_after_seconds`` by the store's clock. A writer waits for an instant that is up to
     ``clock_skew_seconds`` ahead of that clock. It waits up to ``foreign_lock_seconds`` for the lock of
     another program, up to ``live_lock_seconds`` for the lock of a live writer, and up to ``give_way_seconds``
-    for an older writer that is about to change the same files. A write that lost a conflict is repeated up to
-    ``retries`` times, after a pause that doubles from ``backoff_seconds`` to ``longest_backoff_seconds``,
-    with jitter. A clustering plan whose execution has not started expires after ``plan_expires_seconds``.
+    for an older writer that is about to change the same files. Before a writer takes the lock, it lists the
+    timeline again if its last listing is ``listing_valid_seconds`` old, so that less is read under the lock.
+    A write that lost a conflict is repeated up to ``retries`` times, after a pause that doubles from
+    ``backoff_seconds`` to ``longest_backoff_seconds``, with jitter. A clustering plan whose execution has not
+    started expires after ``plan_expires_seconds``.
     """
 
     heartbeat_seconds: float = 20.0
@@ -30,6 +32,7 @@ class Timing:
     foreign_lock_seconds: float = 60.0
     live_lock_seconds: float = 3600.0
     give_way_seconds: float = 600.0
+    listing_valid_seconds: float = 10.0
     poll_seconds: float = 0.1
     longest_poll_seconds: float = 2.0
     retries: int = 10

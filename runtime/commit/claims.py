@@ -239,10 +239,10 @@ class Session:
 
         Returns:
             Messages about files that could not be deleted. Writers ignore such files, and the next clean
-            deletes them. If the heartbeat remains, the claim stays too, because clean finds the heartbeat by
-            its claim.
+            deletes them.
         """
-        return self.withdraw() or _delete(self.store, claim_path(self.instant))
+        self.heartbeat.stop()
+        return _delete(self.store, heartbeat_path(self.instant), claim_path(self.instant))
 
     def withdraw(self) -> tuple[Message, ...]:
         """Remove the heartbeat. The claim stays, and shows that the instant was rolled back.
@@ -255,13 +255,14 @@ class Session:
         return _delete(self.store, heartbeat_path(self.instant))
 
 
-def _delete(store: ObjectStore, path: str) -> tuple[Message, ...]:
-    """Delete the file; return a message if that fails."""
+def _delete(store: ObjectStore, *paths: str) -> tuple[Message, ...]:
+    """Delete the files with one request; return a message for each if that fails."""
     try:
-        store.delete(path)
+        store.delete_all(paths)
     except LATE_FAILURES as error:
-        _LOG.warning("%s/%s is left behind for the next clean: %s", store.uri, path, error)
-        return (Message("{file} is left behind: {reason}", file=path, reason=message_of(error)),)
+        _LOG.warning("%s: %s left behind for the next clean: %s", store.uri, " and ".join(paths), error)
+        reason = message_of(error)
+        return tuple(Message("{file} is left behind: {reason}", file=path, reason=reason) for path in paths)
     return ()
 
 

@@ -279,8 +279,8 @@ def _damaged_in(
     """
     expected = {group: written for group, written in expected.items() if not view.is_replaced(group, time)}
     partitions = choose(sorted({partition for partition, _ in expected}.union(further)))
-    slices = map_each(partitions, lambda partition: view.slices(partition, time))
-    listed = {part.key: part for parts in slices for part in parts}
+    view.list_partitions(partitions)
+    listed = {part.key: part for partition in partitions for part in view.slices(partition, time)}
     within = set(partitions)
     found = [
         _damage_of_written(group, instant, stat, listed.get(group))

@@ -80,8 +80,11 @@ class LockHold(Protocol):
         """Return whether the lock is still held; a writer that was suspended may have lost it."""
         ...
 
-    def release(self) -> None:
-        """Give up the lock if it is still held. If the store fails each time, a warning is logged."""
+    def release(self, *, is_confirmed: bool = False) -> None:
+        """Give up the lock if it is still held. If the store fails each time, a warning is logged.
+
+        ``is_confirmed``: ``is_held`` has just returned True, so that the lock need not be read again.
+        """
         ...
 
 
@@ -227,10 +230,10 @@ class TableLock:
         """Return whether the lock is still held; a writer that was suspended may have lost it."""
         return self._hold is not None and self._hold.is_held()
 
-    def release(self) -> None:
-        """Give up the lock if it is still the one of this object."""
+    def release(self, *, is_confirmed: bool = False) -> None:
+        """Give up the lock if it is still the one of this object (see :meth:`LockHold.release`)."""
         if self._hold is not None:
-            self._hold.release()
+            self._hold.release(is_confirmed=is_confirmed)
         self._hold = None
 
     def _try(self) -> bool:

@@ -77,7 +77,10 @@ class LockFile:
 
     def remove(self, store: ObjectStore, lock: LockInfo) -> bool:
         """Delete the lock file unless it has changed since it was read."""
-        return self.is_unchanged(store, lock) and store.delete(lock.path)
+        if not self.is_unchanged(store, lock):
+            return False
+        store.delete(lock.path)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class _FileHold:
     def is_held(self) -> bool:
         return _contains(self.store, self.path, self.content)
 
-    def release(self) -> None:
+    def release(self, *, is_confirmed: bool = False) -> None:
         """Remove the lock file if it is still the one of this object.
 
         Removal is tried three times, as all other writers wait for it. If the store fails each time, the lock
@@ -99,10 +102,11 @@ class _FileHold:
         """
         for attempt in range(1, _ATTEMPTS_TO_RELEASE + 1):
             try:
-                if self.is_held():
+                if is_confirmed or self.is_held():
                     self.store.delete(self.path)
                 break
             except LATE_FAILURES as error:
+                is_confirmed = False
                 if attempt == _ATTEMPTS_TO_RELEASE:
                     uri = f"{self.store.uri}/{self.path}"
                     _LOG.warning("the lock %s could not be removed, the next writer will: %s", uri, error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import count
 from typing import Final
@@ -50,7 +51,6 @@ from parquetry.runtime.table.partition_metadata import partition_metadata_path, 
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant
-from parquetry.runtime.timeline.markers import remove_markers
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.version import VERSION
 
@@ -60,6 +60,12 @@ Narrow = Callable[[WriteOutcome, Timeline], WriteOutcome | None]
 """A function that returns the part of a write that is still valid at the current timeline, or None.
 
 It is called while the lock is held.
+"""
+
+Services = Callable[[TableHandle, CommitResult, Timeline | None], CommitResult]
+"""A function that runs the due services after a write, and returns its result with theirs.
+
+It gets the table as the last attempt opened it, and the timeline that shows the commit, if it was listed.
 """
 
 APPLIED_KEY: Final = "parquetry.applied"
@@ -83,6 +89,8 @@ def run_write(
     operation: str,
     body: Callable[[Transaction], WriteOutcome | None],
     timing: Timing = DEFAULT_TIMING,
+    services: Services | None = None,
+    known: Timeline | None = None,
 ) -> CommitResult:
     """Run a write until it is published or turns out to be unnecessary, and return its result.
 
@@ -95,6 +103,8 @@ def run_write(
         body: Writes the files of a transaction and returns what they are, or None if there is nothing to
             write. It is called again for each attempt.
         timing: The waiting periods and the number of retries.
+        services: Runs the services that are due after the write, or None for no services.
+        known: A timeline of the table that the caller has listed, or None.
 
     Raises:
         ConflictError: If the write lost too often, or must not follow a write of another writer.
@@ -106,23 +116,30 @@ def run_write(
     run: str | None = None
     for attempt in count():
         if attempt > 0:
-            table = table.reopen()
+            table, known = table.reopen(), None
         try:
             with begin(
-                table, action=action, operation=operation, timing=timing, run=run, attempt=attempt
+                table,
+                action=action,
+                operation=operation,
+                timing=timing,
+                run=run,
+                attempt=attempt,
+                known=known,
             ) as transaction:
                 run = transaction.run
                 candidate = _run_body(transaction, body)
                 if candidate is None:
                     transaction.roll_back()
                     return _result(transaction, None, reasons)
-                outcome, warnings = _publish(transaction, candidate)
+                published = _publish(transaction, candidate)
         except (RetryWrite, StaleTimelineError) as lost:
             conflict = Conflict(verdict=Verdict.RETRY, reason=message_of(lost))
         except _ConflictFound as lost:
             conflict = lost.conflict
         else:
-            return _result(transaction, outcome, reasons, warnings=warnings)
+            result = _result(transaction, published.outcome, reasons, warnings=published.warnings)
+            return result if services is None else services(table, result, published.timeline)
         uri = table.store.uri
         what = f"{uri}: attempt {attempt} lost"
         log_failure(_LOG, what, message(conflict.reason), table.shown_by, location=uri, level=logging.INFO)
@@ -187,14 +204,16 @@ def _run_body(
 
 def _has_rollback(transaction: Transaction) -> bool:
     """Return whether another writer has rolled back the transaction, or is rolling it back."""
-    requested = transaction.requested
     try:
-        current = transaction.timeline.reload()
-        return (
-            requested.file_name not in current.files or find_rollback_of(current, requested.time) is not None
-        )
+        return _is_rolled_back(transaction, transaction.timeline.reload())
     except LATE_FAILURES:
         return False
+
+
+def _is_rolled_back(transaction: Transaction, current: Timeline) -> bool:
+    """Return whether the timeline shows a rollback of the transaction, begun or completed."""
+    requested = transaction.requested
+    return requested.file_name not in current.files or find_rollback_of(current, requested.time) is not None
 
 
 def run_once(
@@ -219,7 +238,8 @@ def run_once(
         if candidate is None:
             transaction.roll_back()
         else:
-            outcome, warnings = _publish(transaction, candidate, narrow=narrow)
+            published = _publish(transaction, candidate, narrow=narrow)
+            outcome, warnings = published.outcome, published.warnings
     except (RetryWrite, StaleTimelineError) as lost:
         outcome, reasons = None, [message_of(lost)]
     except _ConflictFound as lost:
@@ -227,12 +247,20 @@ def run_once(
     return _result(transaction, outcome, reasons, warnings=warnings)
 
 
-def _publish(
-    transaction: Transaction, candidate: Candidate, *, narrow: Narrow | None = None
-) -> tuple[WriteOutcome | None, tuple[Text, ...]]:
-    """Publish the write; return the published outcome, and warnings about files that could not be deleted.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Published:
+    """The published outcome, or None if the write was rolled back, as ``narrow`` left nothing of it.
 
-    If ``narrow`` leaves nothing of the write, the write is rolled back and the returned outcome is None.
+    ``warnings`` are about files that could not be deleted. ``timeline`` is as in :data:`Services`.
+    """
+
+    outcome: WriteOutcome | None
+    warnings: tuple[Text, ...] = ()
+    timeline: Timeline | None = None
+
+
+def _publish(transaction: Transaction, candidate: Candidate, *, narrow: Narrow | None = None) -> _Published:
+    """Publish the write.
 
     Raises:
         _ConflictFound: If the write must not be published.
@@ -251,8 +279,12 @@ def _publish(
             instant=transaction.instant,
             reason=message_of(error),
         )
-        return publication.candidate.outcome, (warning, *_clean_up(transaction))
-    return published, () if published is None else _clean_up(transaction)
+        warnings = (warning, *_clean_up(transaction, candidate.outcome))
+        return _Published(outcome=publication.candidate.outcome, warnings=warnings)
+    if published is None:
+        return _Published(outcome=None)
+    warnings = _clean_up(transaction, candidate.outcome)
+    return _Published(outcome=published, warnings=warnings, timeline=publication.timeline)
 
 
 class _State(Enum):
@@ -269,12 +301,14 @@ class _State(Enum):
 class _Publication:
     """A publication in progress, and the handling of its failures.
 
-    ``candidate`` is the part of the write that is still valid.
+    ``candidate`` is the part of the write that is still valid. ``timeline`` is the one that shows the commit,
+    or None before it was listed.
     """
 
     def __init__(self, transaction: Transaction, candidate: Candidate) -> None:
         self.candidate = candidate
         self._transaction = transaction
+        self.timeline: Timeline | None = None
         self._state = _State.PENDING
         self._completed: Instant | None = None
 
@@ -307,9 +341,20 @@ class _Publication:
                     if lock.is_held() and self._put_commit(validated, listings):
                         self._state = _State.PUBLISHED
                 # After a pause longer than the lease, another writer may have published at the same time, or
-                # may have begun the rollback in order to remove the lock.
-                if self._state is _State.PUBLISHED and lock.is_held() and not _has_rollback(transaction):
+                # may have begun the rollback in order to remove the lock. A rollback that begins after this
+                # listing finds the commit, and gives way.
+                is_published = self._state is _State.PUBLISHED and not self._finds_rollback(validated)
+                if is_published and lock.is_held():
+                    lock.release(is_confirmed=True)
                     return self.candidate.outcome
+
+    def _finds_rollback(self, validated: Timeline) -> bool:
+        """List the timeline, and return whether it shows that the write was rolled back."""
+        try:
+            self.timeline = validated.reload()
+            return _is_rolled_back(self._transaction, self.timeline)
+        except LATE_FAILURES:
+            return False
 
     def _check_layout(self) -> None:
         """Raise UnknownOutcomeError if the table got another layout after the write was published."""
@@ -347,10 +392,11 @@ class _Publication:
             _roll_back_after(self._transaction, error, self.candidate.outcome)
 
     def _put_commit(self, current: Timeline, listings: FileSizes) -> bool:
-        """Put the completed file and read it back; return whether it exists.
+        """Put the completed file; return whether it exists.
 
         Before that, partition metadata is put where it is missing, and clustering plans that this commit
-        makes obsolete are withdrawn. The result is False if the file is gone again because another writer has
+        makes obsolete are withdrawn. If the file existed, an earlier put whose answer got lost may have made
+        it: it is read. The result is False if it is another one, or gone again because another writer has
         rolled back the write.
 
         A repeated put uses the first completion time: a file of the first put that appears late is then not
@@ -374,7 +420,10 @@ class _Publication:
                 put_partition_metadata(store, partition, instant=transaction.instant)
         withdraw_pending(self.candidate.effects.touched, current, except_instant=transaction.instant)
         nonce = transaction.session.claim.owner.nonce
+        transaction.may_be_completed = True
         put = store.put_if_absent(self._completed.path, content, nonce=nonce)
+        if put is PutOutcome.WON:
+            return True
         for _ in range(_ATTEMPTS_TO_READ_BACK):
             try:
                 stored = store.read(self._completed.path)
@@ -478,14 +527,14 @@ def _roll_back_after(
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {reason}")
 
 
-def _clean_up(transaction: Transaction) -> tuple[Text, ...]:
+def _clean_up(transaction: Transaction, outcome: WriteOutcome) -> tuple[Text, ...]:
     """Remove the files that only a pending write needs, and return a warning for each failure.
 
-    The next clean removes the files that are left.
+    ``outcome`` has all files that the tasks wrote. The next clean removes the files that are left.
     """
     left: list[Text] = []
     try:
-        remove_markers(transaction.store, transaction.instant)
+        transaction.remove_markers(_file_paths(outcome))
     except LATE_FAILURES as error:
         left.append(message_of(error))
     left += transaction.session.acknowledge()

@@ -55,14 +55,19 @@ class Unfinished:
         return bool(self.own_rollbacks or self.dead or self.completed_after_rollback)
 
 
-def recovered_timeline(table: TableHandle, *, timing: Timing) -> Timeline:
+def recovered_timeline(table: TableHandle, *, timing: Timing, known: Timeline | None = None) -> Timeline:
     """Load the timeline of a table, recover from dead writes of this project, and return the new timeline.
+
+    A ``known`` timeline without a pending instant is not loaded again: a write that is begun and abandoned
+    after it counts as one that is begun after this call.
 
     Raises:
         UnsupportedTableError: If the table must not be written to.
         ConflictError: As in :func:`recover`.
     """
-    timeline = table.timeline()
+    timeline = known
+    if timeline is None or any(not instant.is_completed for instant in timeline.instants):
+        timeline = table.timeline()
     check_writable(table, timeline, table.store.now_ms())
     return recover(table, timeline, timing=timing)
 

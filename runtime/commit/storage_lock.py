@@ -196,7 +196,7 @@ class StorageHold:
                 self._tag = None
                 self._put(found.tag, found.read_ms)
 
-    def release(self) -> None:
+    def release(self, *, is_confirmed: bool = False) -> None:  # noqa: ARG002 - the put has a condition
         """Stop the renewals and mark the lock as expired if it is still the one of this object.
 
         This is tried three times, as all other writers wait for it. If the store fails each time, the lock

@@ -10,7 +10,6 @@ from parquetry.runtime.commit.damaged_files import check_partitions, recorded_pa
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_path import KeyRules
 from parquetry.runtime.table.statistics import look_up
@@ -55,7 +54,8 @@ class TableState:
     def slices(self, partitions: Iterable[str]) -> Mapping[str, Sequence[FileSlice]]:
         """Return the current file slices of each partition."""
         listed = sorted(set(partitions))
-        return dict(zip(listed, map_each(listed, self.view.slices), strict=True))
+        self.view.list_partitions(listed)
+        return {partition: self.view.slices(partition) for partition in listed}
 
     def whole_slices(self, partitions: Iterable[str]) -> Mapping[str, Sequence[FileSlice]]:
         """Return the current file slices of each partition, after checking them for damage.

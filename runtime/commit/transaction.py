@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant
-from parquetry.runtime.timeline.markers import MarkerKind, put_markers
+from parquetry.runtime.timeline.markers import MarkerKind, marker_path, put_markers, remove_markers
 from parquetry.runtime.timing import Timing
 
 NO_RANGES: Final[KeyRanges] = MappingProxyType({})
@@ -87,7 +88,8 @@ class Transaction:
 
     The names of all files that the attempt writes contain ``instant``. ``run`` is the instant of the first
     attempt, which a retry keeps, and ``attempt`` counts from 0. The attempt is based on ``table`` and
-    ``timeline``; publishing validates that nothing it relied on has changed since.
+    ``timeline``; publishing validates that nothing it relied on has changed since. ``may_be_completed`` is
+    False as long as no process can have put the completed file.
     """
 
     def __init__(
@@ -98,8 +100,11 @@ class Transaction:
         self.timeline = timeline
         self.action = action
         self.operation = operation
+        self.may_be_completed = operation == CLUSTER
+        self._newest, self._seen_at = timeline, time.monotonic()
         self._is_announced = False
         self._marked: set[str] = set()
+        self._markers: set[str] = set()
 
     @property
     def instant(self) -> str:
@@ -135,6 +140,18 @@ class Transaction:
         """The instant of this attempt in the state requested."""
         return self._requested_in(self.timeline)
 
+    def seen(self, timeline: Timeline) -> Timeline:
+        """Note a timeline that was just listed, and return it."""
+        self._newest, self._seen_at = timeline, time.monotonic()
+        return timeline
+
+    def recent_timeline(self) -> Timeline:
+        """Return the newest timeline that this attempt has listed; if that is old, list it again."""
+        age_seconds = time.monotonic() - self._seen_at
+        if age_seconds < self.session.timing.listing_valid_seconds:
+            return self._newest
+        return self.seen(self.timeline.reload())
+
     def table_lock(self) -> TableLock:
         """Return the table's lock for this transaction, not yet held."""
         return table_lock(self.table, self.session, validates=True)
@@ -169,7 +186,7 @@ class Transaction:
         started_ms = self.store.now_ms()
         round_number = 0
         while True:
-            current = self.timeline.reload()
+            current = self.seen(self.timeline.reload())
             if reason := foreign_clustering_conflict(mine.merged, current):
                 raise ConflictError(
                     "{table}: {reason}; nothing was written", table=self.store.uri, reason=reason
@@ -204,6 +221,9 @@ class Transaction:
         self.ensure_inflight()
         listed = {kind: tuple(paths) for kind, paths in files.items()}
         self._marked.update(path.rpartition("/")[0] for paths in listed.values() for path in paths)
+        self._markers.update(
+            marker_path(self.instant, path, kind) for kind, paths in listed.items() for path in paths
+        )
         put_markers(self.store, self.instant, listed)
         partitions = {path.rpartition("/")[0] for path in listed.get(MarkerKind.CREATE, ())}
         for_each(
@@ -216,6 +236,11 @@ class Transaction:
         if not self._is_announced:
             self._put_inflight({}, NO_RANGES)
 
+    def remove_markers(self, written: Iterable[str]) -> None:
+        """Remove the markers, including those that tasks have put for ``written`` files beyond the plan."""
+        by_tasks = (marker_path(self.instant, path, kind) for path in written for kind in MarkerKind)
+        remove_markers(self.store, self.instant, known=sorted(self._markers.union(by_tasks)))
+
     def roll_back(self, *, further_files: Iterable[str] = (), is_locked: bool = False) -> None:
         """Remove every trace of the transaction under the lock.
 
@@ -227,7 +252,11 @@ class Transaction:
             further_files: Further paths of files to delete.
             is_locked: Whether the caller already holds the lock.
         """
-        if not self._marked and self.timeline.layout.find_completed(self.store, self.requested) is None:
+        is_completed = (
+            self.may_be_completed
+            and self.timeline.layout.find_completed(self.store, self.requested) is not None
+        )
+        if not self._marked and not is_completed:
             self._delete_announcement()
             self.session.withdraw()
             return
@@ -260,7 +289,8 @@ class Transaction:
         return timeline.layout.requested(self.instant, self.action, is_clustering=is_clustering)
 
     def _delete_announcement(self) -> None:
-        self.store.delete(self.requested.inflight.path)
+        if self._is_announced:
+            self.store.delete(self.requested.inflight.path)
         self.store.delete(self.requested.path)
 
     def _put_inflight(self, profile: Profile, inserted_keys: KeyRanges) -> None:
@@ -307,7 +337,14 @@ class Transaction:
 
 @contextmanager
 def begin(
-    table: TableHandle, *, action: Action, operation: str, timing: Timing, run: str | None, attempt: int
+    table: TableHandle,
+    *,
+    action: Action,
+    operation: str,
+    timing: Timing,
+    run: str | None,
+    attempt: int,
+    known: Timeline | None = None,
 ) -> Iterator[Transaction]:
     """Yield a transaction that other writers can see, after recovery from dead writes.
 
@@ -321,10 +358,11 @@ def begin(
         timing: The waiting periods.
         run: The instant of the first attempt of this write, or None if this is the first attempt.
         attempt: The number of attempts that were lost before.
+        known: A timeline that the caller has listed, or None.
     """
     store = table.store
     zone = table.config.timezone
-    timeline = recovered_timeline(table, timing=timing)
+    timeline = recovered_timeline(table, timing=timing, known=known)
     has_paused = False
     while True:
         with open_session(
@@ -345,7 +383,7 @@ def begin(
                 has_paused = True
             timeline = timeline.reload()
             if is_requested and _is_newest(transaction.requested, timeline):
-                transaction.timeline = timeline
+                transaction.timeline = transaction.seen(timeline)
                 yield transaction
                 return
             if is_requested:

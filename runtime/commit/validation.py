@@ -87,7 +87,7 @@ def prefetch(transaction: Transaction, outcome: WriteOutcome) -> PrefetchedState
     in between is detected separately.
     """
     before = transaction.timeline
-    timeline = before.reload()
+    timeline = transaction.recent_timeline()
     others = [instant.time for instant in _completed_since(before, timeline)]
     if any(outcome.stats.values()):
         # The validation compares the listed files with all commits of the timeline.
@@ -108,9 +108,8 @@ def prefetch(transaction: Transaction, outcome: WriteOutcome) -> PrefetchedState
 
 def list_partitions(store: ObjectStore, outcome: WriteOutcome) -> FileSizes:
     """Return the sizes of all files in the partitions to which the write added files."""
-    partitions = sorted(partition for partition, stats in outcome.stats.items() if stats)
-    listings = map_each(partitions, lambda path: {i.path: i.size_bytes for i in store.list(path)})
-    return dict(zip(partitions, listings, strict=True))
+    listings = store.list_each(sorted(partition for partition, stats in outcome.stats.items() if stats))
+    return {path: {info.path: info.size_bytes for info in infos} for path, infos in listings.items()}
 
 
 def validate(

@@ -11,11 +11,14 @@ from parquetry.errors import message_of
 from parquetry.message import Message, Text
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StaleTimelineError
-from parquetry.runtime.services.archive import archive_if_due
-from parquetry.runtime.services.clean import clean_if_due
+from parquetry.runtime.services.archive import ArchiveResult, archive_if_due
+from parquetry.runtime.services.clean import CleanResult, clean_if_due
+from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.masking import log_failure
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timing import Timing
 
 _LOG = logging.getLogger(__name__)
@@ -23,22 +26,39 @@ _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
-def run_due_services(table: TableHandle, result: CommitResult, *, timing: Timing) -> CommitResult:
+def run_due_services(
+    table: TableHandle, result: CommitResult, timeline: Timeline | None = None, *, timing: Timing
+) -> CommitResult:
     """Run the due services after a write, and return its result with their figures and warnings.
 
     A failure of a service is a warning and does not fail the write. If nothing was committed, no service
     runs. Replaced file groups must be deleted before their replacecommit is archived. So clean runs first,
     and if it fails nothing is archived.
+
+    Args:
+        table: The table as the write opened it.
+        result: The result of the write.
+        timeline: The timeline behind the write, or None if it has to be listed.
+        timing: The periods of the commit protocol.
+
     """
     if result.instant is None:
         return result
-    # A retried write has opened the table anew.
-    opened = table.reopen if result.retries else lambda: table
     warnings = list(result.warnings)
-    cleaned = _attempt("clean", lambda: clean_if_due(opened(), timing=timing), warnings, table)
+    policy: RetentionPolicy | None = None
+
+    def clean(now: Timeline | None) -> CleanResult | None:
+        nonlocal policy
+        policy = retention_of(table)
+        return clean_if_due(table, policy=policy, timeline=now, timing=timing)
+
+    def archive(now: Timeline | None) -> ArchiveResult | None:
+        return archive_if_due(table, policy=policy, timeline=now, timing=timing)
+
+    cleaned = _attempt("clean", clean, timeline, warnings, table)
     if warnings != list(result.warnings):
         return replace(result, warnings=tuple(warnings))
-    archived = _attempt("archive", lambda: archive_if_due(opened(), timing=timing), warnings, table)
+    archived = _attempt("archive", archive, timeline if cleaned is None else None, warnings, table)
     return replace(
         result,
         files_cleaned=0 if cleaned is None else cleaned.files_deleted + cleaned.orphans_deleted,
@@ -48,15 +68,19 @@ def run_due_services(table: TableHandle, result: CommitResult, *, timing: Timing
 
 
 def _attempt(
-    name: str, service: Callable[[], _Result], warnings: list[Text], table: TableHandle
+    name: str,
+    service: Callable[[Timeline | None], _Result],
+    timeline: Timeline | None,
+    warnings: list[Text],
+    table: TableHandle,
 ) -> _Result | None:
     """Run the service; add its failure to the warnings and return None."""
     try:
         try:
-            return service()
+            return service(timeline)
         except StaleTimelineError:
             # Another writer archived instants while the service read the timeline.
-            return service()
+            return service(None)
     except LATE_FAILURES as error:
         what = f"the {name} after the write failed; the commit is not affected"
         log_failure(_LOG, what, error, table.shown_by, location=table.store.uri)

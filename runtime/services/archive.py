@@ -28,7 +28,6 @@ from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.model import ObjectInfo
 from parquetry.runtime.storage.os_errors import logging_failures
-from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import BaseFileName, instant_of_file
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
@@ -62,7 +61,8 @@ def archive(
     timeline = recovered_timeline(table, timing=timing)
     policy = policy or retention_of(table)
     # The files are listed before the timeline is read: a file that appears later belongs to a pending write.
-    files = [info for listing in map_each(table.view(timeline).partitions(), store.list) for info in listing]
+    listings = store.list_each(table.view(timeline).partitions())
+    files = [info for listing in listings.values() for info in listing]
     entries = store.list(LEDGER_FOLDER, recursive=True)
     # Only their commits name the damaged files, so these stay until the files are put back or given up.
     lost = tuple(file.instant for file in damaged_files(table, every_partition=False))
@@ -89,13 +89,19 @@ def archive(
     return ArchiveResult(instants=tuple(instant.time for instant in archivable))
 
 
-def archive_if_due(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ArchiveResult | None:
+def archive_if_due(
+    table: TableHandle,
+    *,
+    policy: RetentionPolicy | None = None,
+    timeline: Timeline | None = None,
+    timing: Timing = DEFAULT_TIMING,
+) -> ArchiveResult | None:
     """Archive if a full batch of instants may be archived, and return the result, or None if not.
 
-    The check lists no partition.
+    ``timeline`` decides if it is due. If it is None, it is listed. The check lists no partition.
     """
-    timeline = table.timeline()
-    policy = retention_of(table)
+    timeline = timeline or table.timeline()
+    policy = policy or retention_of(table)
     enough = policy.archive_keep_commits + ARCHIVE_BATCH
     counts = (
         len(timeline.completed_writes),

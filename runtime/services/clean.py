@@ -93,14 +93,19 @@ def clean(
 
 
 def clean_if_due(
-    table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
+    table: TableHandle,
+    *,
+    policy: RetentionPolicy | None = None,
+    timeline: Timeline | None = None,
+    timing: Timing = DEFAULT_TIMING,
 ) -> CleanResult | None:
     """Clean after a write, in partitions where something may have expired; return None if no clean is due.
 
     A clean is due if the earliest commit to retain has changed since the last clean (if versions are kept by
-    number: after every write), or if a savepoint was deleted.
+    number: after every write), or if a savepoint was deleted. ``timeline`` decides if it is due. If it is
+    None, it is listed.
     """
-    timeline = table.timeline()
+    timeline = timeline or table.timeline()
     policy = policy or retention_of(table)
     limits = clean_horizon(timeline, policy, table.config, now_ms=table.store.now_ms())
     if limits is None:

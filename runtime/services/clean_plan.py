@@ -19,7 +19,6 @@ from parquetry.runtime.services.retention import (
 )
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.model import ObjectStore
-from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.file_names import relative_path
 from parquetry.runtime.table.handle import TableHandle
@@ -75,9 +74,10 @@ def plan_expiry(view: FileSystemView, limits: Horizon, partitions: Iterable[str]
     """List the partitions and return their expired files, without the files of savepoints."""
     protected = protected_files(view.timeline)
     listed = list(partitions)
+    view.list_partitions(listed)
     files: dict[str, tuple[str, ...]] = {}
-    for partition, groups in zip(listed, map_each(listed, view.file_groups), strict=True):
-        versions = expired(groups, limits, protected=protected)
+    for partition in listed:
+        versions = expired(view.file_groups(partition), limits, protected=protected)
         if versions:
             files[partition] = tuple(version.path for version in versions)
     return Expiry(limits=limits, files=files)
@@ -168,6 +168,7 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
     store.put_if_absent(clean.inflight.path, layout.inflight_clean(plan))
     timeline = table.timeline()
     view = table.view(timeline)
+    view.list_partitions(plan.files)
     protected = protected_files(timeline)
     partitions: dict[str, CleanedPartition] = {}
     deleted: list[str] = []

@@ -60,7 +60,7 @@ class OrphanCleanup:
 def delete_orphans(table: TableHandle, partitions: Iterable[str], *, timing: Timing) -> OrphanCleanup:
     """Delete the orphan files in these partitions."""
     store = table.store
-    files = [info for listing in map_each(partitions, store.list) for info in listing]
+    files = [info for listing in store.list_each(partitions).values() for info in listing]
     timeline = table.timeline()
     orphans = find_orphans(files, timeline)
     unfinished_before_ms = store.now_ms() - _grace_ms(timing)

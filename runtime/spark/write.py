@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -71,16 +72,20 @@ def write(
     check_timestamp_type(spark)
     job = _Job(spark, rows, request, arrival=arrival, subject=f"rows for {handle.name}")
     try:
+        known = None
         if stages_locally(spark):
-            job.stage(TableState(handle=handle, timeline=handle.timeline()), run=None)
+            known = handle.timeline()
+            job.stage(TableState(handle=handle, timeline=known), run=None)
         result = run_write(
             handle,
             action=Action.REPLACECOMMIT if request.operation in _REPLACES else Action.COMMIT,
             operation=request.operation.value.upper(),
             body=job.body,
             timing=timing,
+            services=partial(run_due_services, timing=timing),
+            known=known,
         )
-        counted = job.counted(run_due_services(handle, result, timing=timing))
+        counted = job.counted(result)
     finally:
         job.close()
     return cluster_inline(spark, handle, counted, budget_bytes=clustering_budget_bytes, timing=timing)

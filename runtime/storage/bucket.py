@@ -30,6 +30,7 @@ from parquetry.runtime.storage.model import (
     PutOutcome,
     VersionedStore,
 )
+from parquetry.runtime.storage.parallel import MOST_AT_ONCE, map_each
 from parquetry.runtime.storage.paths import checked_path, escape_glob
 from parquetry.runtime.storage.ranged_input import TAIL_BYTES, RangedFile, RangedInput
 from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size, count_read
@@ -53,10 +54,14 @@ class _OutcomeOfRefusal(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingPage:
-    """One page of a listing: objects by key, and the prefixes of folders, each with its trailing ``/``."""
+    """One page of a listing: objects by key, and the prefixes of folders, each with its trailing ``/``.
+
+    ``is_last`` is False if further pages follow.
+    """
 
     objects: Objects
     folders: Paths
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +142,11 @@ class BucketStore(VersionedStore):
         """Return the metadata of an object with one request. Its ``path`` is the key."""
 
     @abstractmethod
-    def _pages(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
-        """Yield the pages of the listing below a prefix, with one request for each page."""
+    def _pages(self, prefix: str, *, recursive: bool, after: str | None = None) -> Iterator[ListingPage]:
+        """Yield the pages of the listing below a prefix, with one request for each page.
+
+        If ``after`` is given, the listing begins behind this key.
+        """
 
     @abstractmethod
     def _put(self, key: str, data: bytes) -> None:
@@ -244,14 +252,40 @@ class BucketStore(VersionedStore):
             return None
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
-        objects = [
-            self._with_relative_path(info)
-            for page in self._listing_pages(prefix, recursive=recursive)
-            for info in page.objects
-            # Other tools create empty objects whose keys end in "/" to make folders visible.
-            if not info.path.endswith("/")
-        ]
-        return sorted(objects, key=lambda info: info.path)
+        return self._objects(
+            info for page in self._listing_pages(prefix, recursive=recursive) for info in page.objects
+        )
+
+    def list_each(self, prefixes: Iterable[str]) -> dict[str, Objects]:
+        """Return the result of :meth:`list` for each folder.
+
+        A page of all keys behind the first folder may also contain the folders that follow. While a page
+        contains more folders than requests run at a time, or all that are left, the next page is requested.
+        The other folders are then listed one by one. No listing takes more pages than those of all folders.
+        """
+        waiting = sorted(set(prefixes), key=self._folder_prefix)
+        listed: dict[str, Objects] = {}
+        while len(waiting) > 1 and waiting[0]:
+            first = self._folder_prefix(waiting[0])
+            with self._reporting("list", self._uri_of(waiting[0])):
+                page = next(self._pages(self._folder_prefix(""), recursive=True, after=first))
+            end = None if page.is_last else page.objects[-1].path if page.objects else first
+            whole = [path for path in waiting if _ends_before(self._folder_prefix(path), end)]
+            for path in whole:
+                listed[path] = self._objects(_children(page.objects, self._folder_prefix(path)))
+            if not whole:
+                with self._reporting("list", self._uri_of(waiting[0])):
+                    rest = [
+                        info
+                        for page in self._pages(first, recursive=False, after=end)
+                        for info in page.objects
+                    ]
+                whole = waiting[:1]
+                listed[whole[0]] = self._objects([*_children(page.objects, first), *rest])
+            waiting = waiting[len(whole) :]
+            if len(whole) < MOST_AT_ONCE:
+                break
+        return listed | dict(zip(waiting, map_each(waiting, self.list), strict=True))
 
     def list_folders(self, prefix: str = "") -> Paths:
         pages = self._listing_pages(prefix, recursive=False)
@@ -357,26 +391,37 @@ class BucketStore(VersionedStore):
         with self._reporting("write", where):
             sink.close()
 
-    def delete(self, path: str) -> bool:
-        existed = self.stat(path) is not None
+    def delete(self, path: str) -> None:
         with self._reporting("delete", self._uri_of(path)):
             self._delete(self._key_of_path(path))
-        return existed
 
     def delete_all(self, paths: Iterable[str]) -> None:
         keys = [self._key_of_path(path) for path in paths]
         with self._reporting("delete", Value.uri(self.uri)):
             self._delete_all(keys)
 
-    def delete_folder(self, prefix: str) -> None:
+    def delete_folder(self, prefix: str, *, objects: Iterable[str] | None = None) -> None:
         folder = checked_path(prefix, root=self.uri)
-        self.delete_all([info.path for info in self.list(folder, recursive=True)])
+        if objects is None:
+            objects = [info.path for info in self.list(folder, recursive=True)]
+        self.delete_all(objects)
 
     def now_ms(self) -> int:
-        if self._clock is None or time.monotonic() - self._clock[0] > _CLOCK_VALID_SECONDS:
-            self._clock = self._read_clock()
-        measured_at, store_ms = self._clock
+        clock = self._valid_clock()
+        if clock is None:
+            clock = self._clock = self._read_clock()
+        measured_at, store_ms = clock
         return store_ms + int((time.monotonic() - measured_at) * 1000)
+
+    def _valid_clock(self) -> tuple[float, int] | None:
+        """Return the local monotonic time and the store's time in ms of a response, or None if it is old."""
+        is_valid = self._clock is not None and time.monotonic() - self._clock[0] <= _CLOCK_VALID_SECONDS
+        return self._clock if is_valid else None
+
+    def _note_date(self, date: str | None) -> None:
+        """Read the clock from the ``Date`` header of a response if it is due, which saves a request."""
+        if date is not None and self._valid_clock() is None:
+            self._clock = time.monotonic(), _date_ms(date)
 
     def spark_uri(self, path: str) -> str:
         folder = checked_path(path, root=self.uri, folder=True)
@@ -404,10 +449,19 @@ class BucketStore(VersionedStore):
             etag=info.etag,
         )
 
+    def _objects(self, listed: Iterable[ObjectInfo]) -> Objects:
+        """Return listed objects by their paths, sorted."""
+        # Other tools create empty objects whose keys end in "/" to make folders visible.
+        objects = [self._with_relative_path(info) for info in listed if not info.path.endswith("/")]
+        return sorted(objects, key=lambda info: info.path)
+
+    def _folder_prefix(self, folder: str) -> str:
+        checked = checked_path(folder, root=self.uri, folder=True)
+        return "".join(f"{part}/" for part in (self.prefix, checked) if part)
+
     def _listing_pages(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
-        folder = checked_path(prefix, root=self.uri, folder=True)
-        folder_prefix = "".join(f"{part}/" for part in (self.prefix, folder) if part)
-        with self._reporting("list", self._uri_of(folder)):
+        folder_prefix = self._folder_prefix(prefix)
+        with self._reporting("list", self._uri_of(prefix.removesuffix("/"))):
             yield from self._pages(folder_prefix, recursive=recursive)
 
     def _outcome_for_existing(
@@ -491,6 +545,19 @@ DRIVERS: Mapping[str, Driver] = {
     "s3": Driver(store="S3", package="s3fs"),
     "gs": Driver(store="Google Cloud Storage", package="gcsfs"),
 }
+
+
+def _ends_before(folder_prefix: str, end: str | None) -> bool:
+    """Return whether all keys of a folder precede the key ``end``; None stands for the end of all keys."""
+    return end is None or (folder_prefix < end and not end.startswith(folder_prefix))
+
+
+def _children(objects: Iterable[ObjectInfo], folder_prefix: str) -> Iterator[ObjectInfo]:
+    """Yield the objects that lie directly in a folder, without the object that represents the folder."""
+    start = len(folder_prefix)
+    for info in objects:
+        if info.path.startswith(folder_prefix) and "/" not in info.path[start:]:
+            yield info
 
 
 def milliseconds(seconds: float) -> int:

@@ -86,6 +86,7 @@ class GcsStore(BucketStore):
                     parts.append(part)
                 data = b"".join(parts)
                 retry.validate_response(answer.status, data, _OBJECT, (self.bucket, key))
+                self._note_date(answer.headers.get("Date"))
                 return data, answer.headers
 
         with _bad_request_errors():
@@ -102,14 +103,17 @@ class GcsStore(BucketStore):
     def _head(self, key: str) -> ObjectInfo:
         return _info(json.loads(self._call("GET", _OBJECT, self.bucket, key, fields=_FIELDS)[1]))
 
-    def _pages(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
+    def _pages(self, prefix: str, *, recursive: bool, after: str | None = None) -> Iterator[ListingPage]:
         request = {"prefix": prefix, "fields": f"items({_FIELDS}),prefixes,nextPageToken"}
         request |= {} if recursive else {"delimiter": "/"}
+        request |= {} if after is None else {"startOffset": after}
         while True:
             with _missing_bucket_errors():
                 page = json.loads(self._call("GET", _OBJECTS, self.bucket, **request)[1])
-            objects = [_info(entry) for entry in page.get("items", ())]
-            yield ListingPage(objects=objects, folders=page.get("prefixes", []))
+            # The offset is listed too.
+            objects = [_info(entry) for entry in page.get("items", ()) if entry["name"] != after]
+            is_last = "nextPageToken" not in page
+            yield ListingPage(objects=objects, folders=page.get("prefixes", []), is_last=is_last)
             if "nextPageToken" not in page:
                 return
             request["pageToken"] = page["nextPageToken"]
@@ -161,6 +165,7 @@ class GcsStore(BucketStore):
     def _call(self, method: str, path: str, *names: str, **request: Any) -> tuple[Mapping[str, str], bytes]:
         with _bad_request_errors():
             headers, content = self._filesystem().call(method, path, *names, **request)
+        self._note_date(headers.get("Date"))
         return headers, bytes(content)
 
 

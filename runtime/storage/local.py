@@ -29,6 +29,7 @@ from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.os_errors import WRITE_FAILURES, storage_error
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.paths import checked_path, escape_glob, temporary_path
 from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size, read_between
 
@@ -146,6 +147,10 @@ class LocalStore(ObjectStore):
                             folders.append(path)
         return sorted(objects, key=lambda info: info.path)
 
+    def list_each(self, prefixes: Iterable[str]) -> dict[str, Objects]:
+        paths = list(prefixes)
+        return dict(zip(paths, map_each(paths, self.list), strict=True))
+
     def list_folders(self, prefix: str = "") -> Paths:
         folder = checked_path(prefix, root=self.uri, folder=True)
         paths = []
@@ -206,15 +211,15 @@ class LocalStore(ObjectStore):
                     raise
                 raise storage_error("write", Value.uri(str(self.root / path)), error) from error
 
-    def delete(self, path: str) -> bool:
-        return self._delete(path)
+    def delete(self, path: str) -> None:
+        self._delete(path)
 
     def delete_all(self, paths: Iterable[str]) -> None:
         for _, together in groupby(paths, lambda path: path.rpartition("/")[0]):
             self._delete(*together)
 
-    def _delete(self, *paths: str) -> bool:
-        """Delete files of one folder, and return True if any of them existed."""
+    def _delete(self, *paths: str) -> None:
+        """Delete files of one folder."""
         is_any = False
         with (
             self._reporting(paths[0], "delete"),
@@ -226,9 +231,13 @@ class LocalStore(ObjectStore):
                     is_any |= _unlink(self._checked(path).rpartition("/")[2], folder)
             if is_any:
                 sync_folder(folder)
-        return is_any
 
-    def delete_folder(self, prefix: str) -> None:
+    def delete_folder(
+        self,
+        prefix: str,
+        *,
+        objects: Iterable[str] | None = None,  # noqa: ARG002 - a folder is removed as a whole
+    ) -> None:
         with self._reporting(prefix, "delete"):
             checked = self._checked(prefix)
             try:

@@ -108,6 +108,10 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def list_each(self, prefixes: Iterable[str]) -> dict[str, Objects]:
+        """Return the result of :meth:`list` for each folder. In a bucket, near folders share requests."""
+        ...
+
     def list_folders(self, prefix: str = "") -> Paths:
         """Return the paths of the direct subfolders of ``prefix``, sorted."""
         ...
@@ -139,16 +143,23 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def delete(self, path: str) -> bool:
-        """Delete the object, and return True if it existed (as far as the store can tell)."""
+    def delete(self, path: str) -> None:
+        """Delete the object. An absent object is ignored."""
         ...
 
     def delete_all(self, paths: Iterable[str]) -> None:
         """Delete the objects. Absent ones are ignored."""
         ...
 
-    def delete_folder(self, prefix: str) -> None:
-        """Delete the folder and everything below it. An absent folder is ignored."""
+    def delete_folder(self, prefix: str, *, objects: Iterable[str] | None = None) -> None:
+        """Delete the folder and everything below it. An absent folder is ignored.
+
+        Args:
+            prefix: The path of the folder.
+            objects: The paths of the objects in it, if the caller knows them. Then a bucket lists nothing,
+                and an object that is not among them may stay.
+
+        """
         ...
 
     def now_ms(self) -> int:

@@ -10,7 +10,9 @@ from typing import Any, Final, Generic, Self, TypeVar, overload
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_WORKERS: Final = 8
+MOST_AT_ONCE: Final = 8
+"""The number of requests that run at the same time."""
+
 _MOST_SEQUENTIAL: Final = 3
 
 
@@ -78,7 +80,7 @@ def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> lis
         _CALLS.calls = (*outer, abandoned)
         return request(item)
 
-    with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
+    with ThreadPoolExecutor(max_workers=MOST_AT_ONCE) as pool:
         try:
             return list(pool.map(task, listed))
         except BaseException:
@@ -94,7 +96,7 @@ def growing_batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
     start, size = 0, 1
     while start < len(items):
         yield items[start : start + size]
-        start, size = start + size, min(2 * size, _WORKERS)
+        start, size = start + size, min(2 * size, MOST_AT_ONCE)
 
 
 def for_each(items: Iterable[_Item], request: Callable[[_Item], object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from parquetry.message import Value
@@ -83,6 +83,7 @@ class S3Store(BucketStore):
                     raise
                 await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
             else:
+                self._note_date(_date_of(answer))
                 return data, answer
             finally:
                 answer["Body"].close()
@@ -97,8 +98,10 @@ class S3Store(BucketStore):
             etag=head["ETag"].strip('"'),
         )
 
-    def _pages(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
+    def _pages(self, prefix: str, *, recursive: bool, after: str | None = None) -> Iterator[ListingPage]:
         request: dict[str, str] = {"Prefix": prefix, **({} if recursive else {"Delimiter": "/"})}
+        if after is not None:
+            request["StartAfter"] = after
         while True:
             page = self._call("list_objects_v2", **request)
             yield ListingPage(
@@ -112,6 +115,7 @@ class S3Store(BucketStore):
                     for entry in page.get("Contents", ())
                 ],
                 folders=[entry["Prefix"] for entry in page.get("CommonPrefixes", ())],
+                is_last=not page.get("IsTruncated"),
             )
             if not page.get("IsTruncated"):
                 return
@@ -159,7 +163,14 @@ class S3Store(BucketStore):
 
     def _call(self, method: str, **request: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self._filesystem().call_s3(method, Bucket=self.bucket, **request)
+        self._note_date(_date_of(answer))
         return answer
+
+
+def _date_of(answer: Mapping[str, Any]) -> str | None:
+    """Return the ``Date`` header of a response, if there is one."""
+    date: str | None = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return date
 
 
 @functools.cache

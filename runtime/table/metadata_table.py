@@ -55,8 +55,9 @@ def finish_drop(store: ObjectStore) -> bool:
         return False
     config = TableConfig.from_properties(read_table_properties(store), location=store.uri)
     if config.metadata_partitions:
-        return store.delete(METADATA_DROP_PATH)
-    _delete_dropped(store)
+        store.delete(METADATA_DROP_PATH)
+    else:
+        _delete_dropped(store)
     return True
 
 

@@ -51,7 +51,8 @@ def finish_version_change(store: ObjectStore) -> bool:
         late = [i for i in former.instants if any(s.file_name not in known for s in former.states_of(i))]
         change_of_layout(other, config.timeline_layout).put_states(former, late)
     other.delete(store)
-    return store.delete(VERSION_CHANGE_PATH)
+    store.delete(VERSION_CHANGE_PATH)
+    return True
 
 
 def _other_layout(config: TableConfig) -> TimelineLayout:

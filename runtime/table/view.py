@@ -117,7 +117,7 @@ class FileSystemView:
 
         Partitions are listed concurrently.
         """
-        self._list_missing(self._partitions)
+        self.list_partitions(self._partitions)
         return [part for partition in self._partitions for part in self.slices(partition, as_of)]
 
     def file_groups(self, partition: str) -> list[FileGroup]:
@@ -225,7 +225,7 @@ class FileSystemView:
 
         """
         partitions = sorted({partition for partition, _ in versions})
-        self._list_missing(partitions)
+        self.list_partitions(partitions)
         present = {p.key: p.instant for path in partitions for p in self.slices(path, time)}
         return sorted(
             group
@@ -268,7 +268,7 @@ class FileSystemView:
         )
         self.check_time_travel(changes.as_of)
         touched = self._touched_partitions(positions, begin, last)
-        self._list_missing(touched)
+        self.list_partitions(touched)
         current = (group.without(later) for path in touched for group in self.file_groups(path))
         slices = tuple(part for part in current if part is not None and part.instant > changes.after)
         return replace(changes, slices=slices)
@@ -343,7 +343,7 @@ class FileSystemView:
         folders, level = self._sub_folders([""]), 1
         while folders:
             if level >= levels:
-                self._list_missing(folders)
+                self.list_partitions(folders)
                 found += [folder for folder in folders if _is_partition(self.listing(folder))]
                 folders = [folder for folder in folders if not _is_partition(self.listing(folder))]
             folders, level = self._sub_folders(folders), level + 1
@@ -353,15 +353,15 @@ class FileSystemView:
         nested = map_each(folders, self._store.list_folders)
         return [path for paths in nested for path in paths if path.rpartition("/")[2] != TIMELINE_FOLDER]
 
-    def _list_missing(self, partitions: Iterable[str]) -> None:
+    def list_partitions(self, partitions: Iterable[str]) -> None:
         """List the folders of the given partitions that this view has not listed yet."""
         missing = [partition for partition in partitions if partition not in self._listings]
-        for partition, infos in zip(missing, map_each(missing, self._store.list), strict=True):
+        for partition, infos in self._store.list_each(missing).items():
             self._listings[partition] = tuple(infos)
 
     def listing(self, partition: str) -> tuple[ObjectInfo, ...]:
         """Return all objects in the folder of a partition."""
-        self._list_missing([partition])
+        self.list_partitions([partition])
         return self._listings[partition]
 
 

@@ -59,9 +59,9 @@ def marked_files(store: ObjectStore, instant: str) -> tuple[str, ...]:
     return tuple(sorted({match["path"] for match in found if match is not None}))
 
 
-def remove_markers(store: ObjectStore, instant: str) -> None:
-    """Delete all markers of the instant."""
-    store.delete_folder(f"{MARKER_FOLDER}/{instant}")
+def remove_markers(store: ObjectStore, instant: str, *, known: Iterable[str] | None = None) -> None:
+    """Delete the markers of the instant: those at the ``known`` paths, or all that a listing finds."""
+    store.delete_folder(f"{MARKER_FOLDER}/{instant}", objects=known)
 
 
 def _lines(store: ObjectStore, path: str) -> list[str]:

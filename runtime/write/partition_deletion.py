@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal as Number
 from decimal import InvalidOperation, localcontext
+from functools import partial
 from numbers import Integral
 from typing import Any, Final
 
@@ -103,8 +104,15 @@ def delete_partitions(
             footprint=Footprint(overwritten=frozenset(replaced)),
         )
 
-    result = run_write(handle, action=Action.REPLACECOMMIT, operation=_OPERATION, body=body, timing=timing)
-    return run_due_services(handle, result, timing=timing)
+    services = partial(run_due_services, timing=timing)
+    return run_write(
+        handle,
+        action=Action.REPLACECOMMIT,
+        operation=_OPERATION,
+        body=body,
+        timing=timing,
+        services=services,
+    )
 
 
 def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ POINTS = {
     "holding the lock before the commit": ("put_if_absent", r"\.aux/lock$", "after"),
     "holding the lock after the commit": ("put_if_absent", r"\.commit$", "after"),
     "before the markers are gone": ("delete_folder", r"\.temp/", "before"),
-    "before the heartbeat is gone": ("delete", r"\.heartbeat/", "before"),
+    "before the heartbeat is gone": ("delete_all", r"\.heartbeat/", "before"),
 }
 
 PATIENCE = 300

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,6 +52,7 @@ FAST = Timing(
     heartbeat_seconds=0.5,
     dead_after_seconds=3.0,
     foreign_lock_seconds=0.5,
+    listing_valid_seconds=0.0,
     poll_seconds=0.01,
     longest_poll_seconds=0.05,
     backoff_seconds=0.01,
@@ -110,12 +112,15 @@ class SmallTable:
             return outcome
 
         handle = self.handle
-        result = run_write(handle, action=action, operation=operation, body=hooked, timing=self.timing)
-        result = run_due_services(handle, result, timing=self.timing) if self.services else result
+        services = partial(run_due_services, timing=self.timing) if self.services else None
+        result = run_write(
+            handle, action=action, operation=operation, body=hooked, timing=self.timing, services=services
+        )
         return handle.cleared(result)
 
     def _upsert(self, txn: Transaction, rows: Rows, consumed: tuple[Consumption, ...]) -> WriteOutcome:
         view = txn.table.view(txn.timeline)
+        view.list_partitions(sorted(_by_partition(rows)))
         merges: dict[FileSlice, dict[str, tuple[int, str] | None]] = {}
         inserts: dict[str, dict[str, tuple[int, str]]] = {}
         for partition, wanted in _by_partition(rows).items():

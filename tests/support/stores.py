@@ -88,6 +88,9 @@ class WrappedStore(ObjectStore):
     def list(self, prefix: str = "", *, recursive: bool = False) -> Any:
         return self._perform(Kind.LIST, prefix, recursive=recursive)
 
+    def list_each(self, prefixes: Iterable[str]) -> dict[str, Any]:
+        return {prefix: self.list(prefix) for prefix in prefixes}
+
     def list_folders(self, prefix: str = "") -> Any:
         return self._perform(Kind.LIST_FOLDERS, prefix)
 
@@ -112,8 +115,8 @@ class WrappedStore(ObjectStore):
             self.before(Kind.CREATE_FILE, path)
         self.after(Kind.CREATE_FILE, path)
 
-    def delete(self, path: str) -> bool:
-        return self._perform(Kind.DELETE, path)
+    def delete(self, path: str) -> None:
+        self._perform(Kind.DELETE, path)
 
     def delete_all(self, paths: Iterable[str]) -> None:
         listed = [*paths]
@@ -121,8 +124,8 @@ class WrappedStore(ObjectStore):
         self.inner.delete_all(listed)
         self.after(Kind.DELETE_ALL, "\n".join(listed))
 
-    def delete_folder(self, prefix: str) -> None:
-        self._perform(Kind.DELETE_FOLDER, prefix)
+    def delete_folder(self, prefix: str, *, objects: Iterable[str] | None = None) -> None:
+        self._perform(Kind.DELETE_FOLDER, prefix, objects=objects)
 
     def now_ms(self) -> int:
         return self.inner.now_ms()
@@ -258,18 +261,19 @@ class LostAnswerStore(WrappedStore):
             return PutOutcome.MINE
         return second
 
-    def delete(self, path: str) -> bool:
+    def delete(self, path: str) -> None:
         self.inner.delete(path)
-        return self.inner.delete(path)
+        self.inner.delete(path)
 
     def delete_all(self, paths: Iterable[str]) -> None:
         listed = [*paths]
         self.inner.delete_all(listed)
         self.inner.delete_all(listed)
 
-    def delete_folder(self, prefix: str) -> None:
-        self.inner.delete_folder(prefix)
-        self.inner.delete_folder(prefix)
+    def delete_folder(self, prefix: str, *, objects: Iterable[str] | None = None) -> None:
+        listed = None if objects is None else [*objects]
+        self.inner.delete_folder(prefix, objects=listed)
+        self.inner.delete_folder(prefix, objects=listed)
 
 
 class ReadOnlyStore(WrappedStore):

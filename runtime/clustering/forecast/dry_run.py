@@ -143,6 +143,9 @@ class _MemoryStore:
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
         return self._inner.list(prefix, recursive=recursive)
 
+    def list_each(self, prefixes: Iterable[str]) -> dict[str, Objects]:
+        return self._inner.list_each(prefixes)
+
     def list_folders(self, prefix: str = "") -> Paths:
         return self._inner.list_folders(prefix)
 
@@ -160,14 +163,15 @@ class _MemoryStore:
         yield sink
         self._written[path] = sink.getvalue()
 
-    def delete(self, path: str) -> bool:
-        return self._written.pop(path, None) is not None
+    def delete(self, path: str) -> None:
+        self._written.pop(path, None)
 
     def delete_all(self, paths: Iterable[str]) -> None:
         for path in list(paths):
             self.delete(path)
 
-    def delete_folder(self, prefix: str) -> None:
+    def delete_folder(self, prefix: str, *, objects: Iterable[str] | None = None) -> None:
+        del objects
         self.delete_all([path for path in self._written if path.startswith(f"{prefix}/")])
 
     def now_ms(self) -> int:

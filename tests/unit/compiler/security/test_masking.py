@@ -571,7 +571,7 @@ def test_what_writers_log_hides_them(personal, caplog):
 
 
 def test_a_service_that_fails_after_a_write_hides_them(personal, caplog, monkeypatch):
-    def failing(table, *, timing):
+    def failing(table, **_):
         file = Value.uri(f"{table.store.uri}/p=Ada/1_0-0-0_2.parquet")
         raise InvalidDataError("{file} cannot be deleted", file=file)
 

@@ -132,6 +132,13 @@ def test_list_gives_the_files_of_a_folder_and_recursive_those_below(store):
     assert [info.size_bytes for info in store.list("p")] == [9, 3, 3]
 
 
+def test_list_each_gives_what_list_gives(store):
+    for path in ("z", "p/b", "p/a", "p/q/c", "pq/d", "p/.hidden", "r/e", "s/f"):
+        store.put(path, path.encode())
+    for wanted in ([], ["p"], ["pq", "p"], ["p", "p/q", "pq", "r", "missing"], ["", "p", "s"]):
+        assert store.list_each(iter(wanted)) == {folder: store.list(folder) for folder in wanted}
+
+
 def test_list_folders_gives_direct_sub_folders(store):
     for path in ("z", "p/b", "p/q/c", "p/r/s/d", ".hoodie/x"):
         store.put(path, b"")
@@ -285,7 +292,7 @@ def test_the_probe_refuses_a_store_that_overwrites():
             return self.objects[path]
 
         def delete(self, path):
-            return self.objects.pop(path, None) is not None
+            self.objects.pop(path, None)
 
     with pytest.raises(StorageError, match="conditional puts"):
         probe_put_if_absent(Overwriting(), probe_path())
@@ -352,11 +359,10 @@ def test_parquet_is_written_and_read_through_the_store(store):
         assert file.read().equals(table)
 
 
-def test_delete_says_whether_there_was_one(store):
+def test_delete_ignores_an_absent_object(store):
     store.put("p/f", b"x")
-    assert store.delete("p/f") is not loses_answers(store)
-    assert store.delete("p/f") is False
-    assert store.delete("never/was") is False
+    for path in ("p/f", "p/f", "never/was"):
+        store.delete(path)
     assert paths(store, recursive=True) == []
 
 
@@ -374,6 +380,14 @@ def test_delete_folder_removes_what_is_below_and_nothing_beside(store):
     store.delete_folder("p")
     store.delete_folder("p")
     assert paths(store, recursive=True) == ["p.txt", "pq/d"]
+    assert store.list_folders() == ["pq"]
+
+
+def test_delete_folder_of_known_objects(store):
+    for path in ("p/a", "p/q/b", "pq/d"):
+        store.put(path, b"")
+    store.delete_folder("p", objects=iter(["p/a", "p/q/b", "p/gone"]))
+    assert paths(store, recursive=True) == ["pq/d"]
     assert store.list_folders() == ["pq"]
 
 

@@ -39,18 +39,18 @@ class FullDisk(WrappedStore):
         self._take(path, data)
         return self.inner.put_if_absent(path, data, nonce=nonce)
 
-    def delete(self, path: str) -> bool:
+    def delete(self, path: str) -> None:
         self._give_back([path])
-        return self.inner.delete(path)
+        self.inner.delete(path)
 
     def delete_all(self, paths: Iterable[str]) -> None:
         listed = [*paths]
         self._give_back(listed)
         self.inner.delete_all(listed)
 
-    def delete_folder(self, prefix: str) -> None:
+    def delete_folder(self, prefix: str, *, objects: Iterable[str] | None = None) -> None:
         self._give_back(info.path for info in self.inner.list(prefix, recursive=True))
-        self.inner.delete_folder(prefix)
+        self.inner.delete_folder(prefix, objects=objects)
 
     def _take(self, path: str, data: bytes) -> None:
         needed = 0 if self.inner.stat(path) else max(1, -(-len(data) // BLOCK))

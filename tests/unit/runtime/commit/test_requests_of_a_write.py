@@ -1,0 +1,75 @@
+"""How many requests a write sends to S3: the same for each table version, and few more for more files."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from parquetry.runtime.commit.outcome import WriteOutcome
+from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.timeline.instant import Action
+from tests.support.s3_server import BUCKET
+from tests.support.small_table import COLUMNS, FAST, make_table, view_rows
+
+pytestmark = pytest.mark.parametrize("version", [6, 9])
+
+CALM = replace(FAST, heartbeat_seconds=600.0, dead_after_seconds=6000.0, listing_valid_seconds=600.0)
+PARTITIONS = "abcd"
+
+
+def sent(requests: Counter[str], action: Callable[[], object]) -> Counter[str]:
+    """The requests of the action."""
+    requests.clear()
+    action()
+    return Counter(requests)
+
+
+@pytest.fixture
+def table(version, s3_options):
+    """A table with one file in each of four partitions, by one commit behind that of the creation."""
+    table = make_table(
+        open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}/t", s3_options), table_version=version, keep_commits=50
+    )
+    table.timing = CALM
+    table.services = True
+    table.insert({f"k{partition}": (0, partition) for partition in PARTITIONS})
+    return table
+
+
+def test_a_commit_without_files(table, s3_requests):
+    def body(txn):
+        schema = txn.table.schema_json(txn.timeline, COLUMNS)
+        return WriteOutcome(operation="ALTER_SCHEMA", schema_json=schema)
+
+    handle = table.handle
+    s3_requests.clear()
+    result = run_write(handle, action=Action.COMMIT, operation="ALTER_SCHEMA", body=body, timing=CALM)
+    assert result.instant is not None
+    # Listed: the timeline before the claim, behind the request, under the lock, and behind the commit.
+    assert s3_requests == {"GET": 4, "HEAD": 1, "LIST": 4, "PUT": 6, "DELETE": 2}
+
+
+def test_an_upsert_of_one_file_and_of_four(table, s3_requests):
+    one = sent(s3_requests, lambda: table.upsert({"ka": (1, "a")}))
+    # Listed: the applied records, the timeline as above and behind the profile, and the partition twice.
+    # The double of the writer reads the keys, the rows and the footers, each with a HEAD and a GET or more.
+    assert one == {"GET": 11, "HEAD": 8, "LIST": 8, "PUT": 9, "DELETE": 3}
+    table.upsert({f"k{partition}": (2, partition) for partition in PARTITIONS})
+    four = sent(s3_requests, lambda: table.upsert({f"k{p}": (3, p) for p in PARTITIONS}))
+    assert view_rows(table.store) == {f"k{p}": (3, p) for p in PARTITIONS}
+    # For each further file: its marker, the file, and what the double reads. Two more commits are read.
+    assert four - one == {"GET": 3 * 3 + 2, "HEAD": 3 * 6, "PUT": 3 * 2}
+    assert four["LIST"] == one["LIST"]
+
+
+def test_a_delete_that_finds_nothing(table, s3_requests):
+    def delete():
+        assert table.delete(["missing"]).instant is None
+
+    # Four files are searched, with a HEAD and a GET each.
+    assert sent(s3_requests, delete) == {"GET": 8, "HEAD": 4, "LIST": 5, "PUT": 3, "DELETE": 2}
