@@ -16,7 +16,7 @@ from parquetry.message import Field, Value
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.base_file.rows import one_batch, stored_schema
+from parquetry.runtime.base_file.rows import one_batch, stored_schema, unnumbered_schema
 from parquetry.runtime.base_file.undecoded import UndecodedColumns
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrite, StorageError
 from parquetry.runtime.layout.model import FileSlice
@@ -78,9 +78,9 @@ class _NamedFile:
 class BaseFileReader:
     """Reads one base file from front to back.
 
-    Batches have the columns of ``schema``: commit time, sequence number and key as stored, then the table's
-    columns, also if the file has an older schema. Text columns with small dictionaries stay dictionaries, so
-    that they are neither decoded nor encoded again.
+    Batches have the columns of ``schema``: commit time, sequence number if it is wanted, and key as stored,
+    then the table's columns, also if the file has an older schema. Text columns with small dictionaries stay
+    dictionaries, so that they are neither decoded nor encoded again.
     """
 
     def __init__(
@@ -215,7 +215,13 @@ class BaseFileReader:
 
 @contextmanager
 def open_base_file(
-    store: ObjectStore, base: FileSlice, schema: pa.Schema, *, decoded: frozenset[str], batch_bytes: int
+    store: ObjectStore,
+    base: FileSlice,
+    schema: pa.Schema,
+    *,
+    decoded: frozenset[str],
+    batch_bytes: int,
+    is_reordered: bool = False,
 ) -> Iterator[BaseFileReader]:
     """Yield a reader of the slice.
 
@@ -225,6 +231,7 @@ def open_base_file(
         schema: The table's columns, without meta columns.
         decoded: Columns that are never read as dictionaries.
         batch_bytes: The approximate size of the batches in Arrow bytes.
+        is_reordered: Whether the rows get a new order. Their sequence numbers are then not read.
 
     Raises:
         RetryWrite: If the file no longer exists, because a clean removed a slice that is no longer the
@@ -250,7 +257,7 @@ def open_base_file(
                 pre_buffer=False,
                 buffer_size=_buffer_bytes(content, metadata),
             )
-        wanted = stored_schema(schema)
+        wanted = unnumbered_schema(schema) if is_reordered else stored_schema(schema)
         source = fields_named(file.schema_arrow, wanted)
         if not _buffer_bytes(content, metadata):
             announce_chunks(content, metadata, source.names)

@@ -35,13 +35,22 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*meta, *schema])
 
 
+def unnumbered_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema in which rows are read that get a new order, and new sequence numbers with it."""
+    stored = stored_schema(schema)
+    return stored.remove(stored.get_field_index(COMMIT_SEQNO))
+
+
 def schema_with_origin(schema: pa.Schema) -> pa.Schema:
     """Return the schema of :func:`stored_schema` with the origin as its last column."""
     return stored_schema(schema).append(pa.field(ORIGIN, pa.int8()))
 
 
 class RowStamper:
-    """Sets the commit time and the sequence number of new row versions. The numbers run through a bucket."""
+    """Sets the sequence number of rows, and the commit time of new row versions.
+
+    The numbers run through a bucket.
+    """
 
     def __init__(self, instant: str, bucket: int) -> None:
         self._instants = pa.array([instant])
@@ -56,12 +65,21 @@ class RowStamper:
             schema: The schema of the result, as :func:`stored_schema` returns it.
         """
         count = rows.num_rows
+        times = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), self._instants)
+        own = [_as(rows.column(field.name), field.type) for field in list(schema)[2:]]
+        return pa.RecordBatch.from_arrays([times, self._take_numbers(count), *own], schema=schema)
+
+    def number(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows of :func:`unnumbered_schema` with sequence numbers. They keep their commit time."""
+        schema = rows.schema.insert(1, pa.field(COMMIT_SEQNO, pa.string()))
+        time, *others = rows.columns
+        numbers = self._take_numbers(rows.num_rows)
+        return pa.RecordBatch.from_arrays([time, numbers, *others], schema=schema)
+
+    def _take_numbers(self, count: int) -> pa.Array:
         numbers = pa.array(np.arange(self._next, self._next + count))
         self._next += count
-        times = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), self._instants)
-        seqnos = pc.binary_join_element_wise(self._prefix, pc.cast(numbers, pa.string()), "")
-        own = [_as(rows.column(field.name), field.type) for field in list(schema)[2:]]
-        return pa.RecordBatch.from_arrays([times, seqnos, *own], schema=schema)
+        return pc.binary_join_element_wise(self._prefix, pc.cast(numbers, pa.string()), "")
 
 
 def with_origin(rows: pa.RecordBatch, origins: pa.Array | RowOrigin) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
+from parquetry.runtime.clustering.forecast.tried_encoding import FORECAST_INSTANT
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.errors import NotFoundError, RetryWrite, StaleTimelineError
@@ -29,8 +30,6 @@ from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.regular_file import MOST_BYTES, check_size
-
-_INSTANT: Final = "99991231235959999"
 
 
 class DryRun:
@@ -69,7 +68,7 @@ class DryRun:
         """
         context = WriteContext(
             store=self._store,
-            instant=_INSTANT,
+            instant=FORECAST_INSTANT,
             schema=arrow_schema(self._spec.columns),
             avro_schema=with_meta_columns(table_avro_schema(self._spec.name, self._spec.columns)),
             files=self._spec.files,

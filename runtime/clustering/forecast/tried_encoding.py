@@ -19,6 +19,7 @@ from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.base_file.reader import reading
+from parquetry.runtime.base_file.rows import RowStamper
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, sort_indices
@@ -34,13 +35,22 @@ from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS, page_locations
-from parquetry.runtime.spec.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH
+from parquetry.runtime.spec.meta_columns import (
+    COMMIT_SEQNO,
+    COMMIT_TIME,
+    FILE_NAME,
+    META_COLUMNS,
+    PARTITION_PATH,
+)
 from parquetry.runtime.spec.table_spec import FilesPolicy
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 
 MOST_ROW_GROUP_BYTES: Final = 256 * 1024 * 1024
 """Row groups that are larger than this before compression are not tried, to save the planner's memory."""
+
+FORECAST_INSTANT: Final = "99991231235959999"
+"""The instant in sequence numbers of a forecast. A real instant has the same length."""
 
 _FEWEST_ROWS: Final = 8192
 _FEW_VALUES: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
@@ -119,7 +129,7 @@ class TriedRows:
             return CompressionRatio(pages=shape.shape)
         rows = self._rows
         if order is not None:
-            rows = rows.take(sort_indices(OrderKeys(order, sample).of(rows)))
+            rows = _numbered(rows.take(sort_indices(OrderKeys(order, sample).of(rows))))
         row_group_bytes = policy.row_group_size_bytes or default_row_group_bytes(target_bytes)
         stored = self._stored_bytes / self._rows.num_rows
         read = self._rows.num_rows / of_rows
@@ -167,6 +177,13 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         ],
         schema=schema,
     )
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    """Return rows of a new order with new sequence numbers, as they are written."""
+    stamper = RowStamper(FORECAST_INSTANT, bucket=0)
+    unnumbered = rows.drop_columns([COMMIT_SEQNO]).combine_chunks()
+    return pa.Table.from_batches([stamper.number(part) for part in unnumbered.to_batches()], rows.schema)
 
 
 def _as_written(rows: pa.Table) -> pa.Table:

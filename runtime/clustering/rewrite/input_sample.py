@@ -19,7 +19,7 @@ from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.reader import reading
-from parquetry.runtime.base_file.rows import stored_schema
+from parquetry.runtime.base_file.rows import unnumbered_schema
 from parquetry.runtime.clustering.rewrite.order import SAMPLE_BYTES, RowOrder
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
@@ -146,7 +146,7 @@ def _widths(
     """Yield the row count and the bytes per row of some row groups, measured on their first rows."""
     reader = ColumnReader(
         content,
-        stored_schema(context.schema),
+        unnumbered_schema(context.schema),
         allowed=context.store.allowed,
         place=place,
         encoded=[COMMIT_TIME],

@@ -19,7 +19,6 @@ from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenBucket, new_file_id
 from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file, small_dictionaries
 from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
-from parquetry.runtime.base_file.rows import RowOrigin, with_origin
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
 from parquetry.runtime.clustering.rewrite.input_sample import sample_of
 from parquetry.runtime.clustering.rewrite.kept_sample import KeptSample
@@ -35,7 +34,7 @@ from parquetry.runtime.clustering.rewrite.order import (
 )
 from parquetry.runtime.clustering.rewrite.runs import drained, ranges_of, sort_by_ranges, sort_rows
 from parquetry.runtime.clustering.rewrite.stitch import stitch
-from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
+from parquetry.runtime.clustering.rewrite.writer import SEQNO_BYTES, SpreadingWriter
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite, is_outage
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.footer import read_metadata
@@ -128,7 +127,7 @@ def group_rewriter(
 def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
     """Write the new files of the group under their final names, and return them with the number of rows read.
 
-    Rows keep their commit time, sequence number and key. Memory is bounded by
+    Rows keep their commit time and key. In a new order they get new sequence numbers. Memory is bounded by
     ``context.memory_budget_bytes``; rows that do not fit are sorted on the local disk. The same input always
     makes the same bytes under the same names.
 
@@ -235,10 +234,10 @@ def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches)
             values += 1
             _refuse_many(values, order, group)
             if split > start:
-                writer.append(with_origin(batch.slice(start, split - start), RowOrigin.COPIED))
+                writer.append_reordered(batch.slice(start, split - start))
             writer.end_file()
             start = split
-        writer.append(with_origin(batch.slice(start), RowOrigin.COPIED))
+        writer.append_reordered(batch.slice(start))
         before = batch
 
 
@@ -334,7 +333,8 @@ def _sorted(
         if size > room:
             # The first files may lack a column that was added later. Rows take at least their stored bytes.
             expected_bytes = max(rows * size / seen, stored_bytes)
-            room = whole_bytes_of(context, held, expected_bytes / max(group.size_bytes, 1))
+            numbered_bytes = expected_bytes + SEQNO_BYTES * rows
+            room = whole_bytes_of(context, held, numbered_bytes / max(group.size_bytes, 1))
             if max(expected_bytes, size) > room:
                 break
     else:
@@ -362,14 +362,19 @@ def _sorted(
 def readers_of(
     context: WriteContext, slices: Sequence[FileSlice], *, dictionaries: frozenset[str] = frozenset()
 ) -> Iterator[BaseFileReader]:
-    """Yield an open reader for each file in turn.
+    """Yield an open reader for each file in turn, for rows without sequence numbers.
 
     Only the text columns in ``dictionaries`` are read as dictionaries, one for each file.
     """
     decoded = frozenset(context.schema.names) - dictionaries
     for part in slices:
         with open_base_file(
-            context.store, part, context.schema, decoded=decoded, batch_bytes=context.batch_bytes
+            context.store,
+            part,
+            context.schema,
+            decoded=decoded,
+            batch_bytes=context.batch_bytes,
+            is_reordered=True,
         ) as reader:
             yield reader
 

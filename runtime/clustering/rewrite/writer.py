@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -12,12 +13,18 @@ from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.base_file.footer import AddedKeys
 from parquetry.runtime.base_file.model import Bucket, WriteContext
 from parquetry.runtime.base_file.reader import BaseFileReader, RowGroupRange
+from parquetry.runtime.base_file.rows import RowOrigin, RowStamper, with_origin
 from parquetry.runtime.base_file.sizing import STRETCHED_SHARE, FileSizer
 from parquetry.runtime.base_file.writer import stored_keys
 from parquetry.runtime.layout.packing import EQUAL_FILES_SHARE, LATER_FILES_SHARE, MOST_TARGETS, outputs_of
 from parquetry.runtime.parquet.assembly import ParquetParts, end_bytes
 from parquetry.runtime.parquet.joined_pages import JoinedChunk
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
+
+SEQNO_BYTES: Final = 36
+"""The memory of a sequence number."""
+
+_NUMBERED_AT_ONCE: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +82,7 @@ class SpreadingWriter(BucketWriter):
     def __init__(self, context: WriteContext, bucket: Bucket, *, rows: int, ordered: bool) -> None:
         super().__init__(context, bucket, base_rows=rows, page_rows=ORDERED_PAGE_ROWS if ordered else None)
         self._ordered = ordered
+        self._stamper = RowStamper(context.instant, bucket.index)
 
     @property
     def template(self) -> ParquetParts:
@@ -105,6 +113,15 @@ class SpreadingWriter(BucketWriter):
     def has_rows_in_file(self) -> bool:
         """True if the open file has a row group."""
         return self._file is not None and bool(self._file.rows)
+
+    def append_reordered(self, rows: pa.RecordBatch) -> None:
+        """Append rows of a new order, without sequence numbers. They get those of this bucket.
+
+        Their old numbers would be in no order, so that they would hardly compress.
+        """
+        for start in range(0, rows.num_rows, _NUMBERED_AT_ONCE):
+            numbered = self._stamper.number(rows.slice(start, _NUMBERED_AT_ONCE))
+            self.append(with_origin(numbered, RowOrigin.COPIED))
 
     def due_bytes(self) -> int | None:
         """Write the pending rows, and return the bytes for the next joined row group, or None if full."""

@@ -115,7 +115,13 @@ def test_several_tasks_write_the_same_rows_in_the_order_of_one(many_files, order
     results = rewritten(ctx, group)
     assert sorted(results.buckets) == [3, 4, 5, 6]
     before = read(ctx, files)
-    assert as_rows(read(ctx, list(map(_File, results.files)))) == as_rows(before)
+    after = read(ctx, list(map(_File, results.files)))
+    assert as_rows(after, is_reordered=True) == as_rows(before, is_reordered=True)
+    numbers = after.column("_hoodie_commit_seqno").to_pylist()
+    assert len({*numbers}) == before.num_rows
+    assert {number.rsplit("_", 1)[0] for number in numbers} == {
+        f"{ctx.instant}_{task}" for task in range(3, 7)
+    }
     assert all(bucket.consumed_rows < before.num_rows / 2 for bucket in results.buckets.values())
     if order.strategy == "sort":
         columns = [*order.columns]
