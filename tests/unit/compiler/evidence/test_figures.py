@@ -310,7 +310,7 @@ def test_figures_of_a_change_are_the_same_with_due_and_without(keys, files, exec
 
 def test_the_range_of_a_text_is_divided_without_due_too(numbers, tmp_path):
     folder = with_layout(
-        numbers, tmp_path / "shop", LAYOUTS["sort by the text"], largest="128KiB", small="64KiB"
+        numbers, tmp_path / "shop", LAYOUTS["sort by the text"], largest="32KiB", small="16KiB"
     )
     found = plan_workspace(folder.workspace(), now_ms=NOW).evidence.figures["events"]
     (query,) = (query for query in found.queries if query.query == "text")
