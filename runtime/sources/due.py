@@ -15,6 +15,7 @@ from parquetry.runtime.errors import (
     MissingSourceError,
     SourceChangedError,
     TableNotFoundError,
+    UnsupportedTableError,
 )
 from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.identity import (
@@ -604,6 +605,13 @@ def _due_of_table(
         if ledger.equal_full_read(entries, consumption) is not None:
             return None
         return DueBatch(table=other, as_of=as_of, consumption=consumption)
+    if not other.config.meta_columns.has_commit_times:
+        raise UnsupportedTableError(
+            "source {source}: {table} has no commit times (hoodie.populate.meta.fields=false), so its changes "
+            "cannot be read; read the whole table (read: full with operation: insert_overwrite_table)",
+            source=source.name,
+            table=other.store.uri,
+        )
     # The name of the source may have changed since it read that table.
     mine = Consumption(source=source.name, table_id=other.table_id)
     last = ledger.newest_read(pair for pair in entries if mine.reads_same_table_as(pair[1]))

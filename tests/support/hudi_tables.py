@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.support.hudi_spark import HudiError, HudiSpark, HudiTable
+from tests.support.hudi_history import NO_ROW_WRITER
+from tests.support.hudi_spark import NO_METADATA_TABLE, HudiError, HudiSpark, HudiTable
 
 SCHEMA = pa.schema(
     [
@@ -40,6 +41,8 @@ ARCHIVES_EARLY = CLEANS_EARLY | {
     "hoodie.metadata.compact.max.delta.commits": "2",
 }
 SMALL_GROUPS = {"hoodie.clustering.plan.strategy.small.file.limit": "1073741824"}
+# The row writer of Hudi 1.2 clusters all partitions of such a table into its root: see the test of that trap.
+WITHOUT_META_COLUMNS = NO_METADATA_TABLE | NO_ROW_WRITER | {"hoodie.populate.meta.fields": "false"}
 STATE_FILE = re.compile(r"(\d{17})(?:_(\d{17}))?\.(\w+)(?:\.(\w+))?")
 
 
@@ -72,7 +75,8 @@ class DefaultTable:
 
     def cluster(self, op: str = "scheduleAndExecute") -> None:
         """Cluster by the procedure; `op` `schedule` leaves the clustering pending."""
-        options = ",".join(f"{key}={value}" for key, value in SMALL_GROUPS.items())
+        settings = SMALL_GROUPS | {key: self.options[key] for key in NO_ROW_WRITER if key in self.options}
+        options = ",".join(f"{key}={value}" for key, value in settings.items())
         self.call("run_clustering", op=op, options=options)
 
     def newest(self) -> str:
@@ -101,6 +105,7 @@ class Recipe:
     name: str
     hudi: str = "1.2.0"
     version: int = 9
+    key: tuple[str, ...] = ("id",)
     partition_by: tuple[str, ...] = ()
     ordering: str | None = "version"
     keygen: str | None = None
@@ -110,7 +115,7 @@ class Recipe:
     def make(self, hudi: HudiSpark, folder: Path) -> DefaultTable:
         """Make the table in a folder named after the recipe."""
         table = HudiTable(
-            path=str(folder / self.name), name=self.name, key=("id",), ordering=self.ordering,
+            path=str(folder / self.name), name=self.name, key=self.key, ordering=self.ordering,
             partition_by=self.partition_by, keygen=self.keygen,
         )  # fmt: skip
         made = DefaultTable(hudi, table, self.options)
@@ -192,6 +197,16 @@ def _old_lake(made: DefaultTable) -> None:
         made.write("upsert", range(number * 2, number * 2 + 5))
 
 
+def _few_writes(made: DefaultTable) -> None:
+    """Leave files of each writer: insert, upsert, delete, clustering, and bulk inserts with the row writer."""
+    made.write("insert", range(24))
+    made.write("upsert", range(12, 36))
+    made.write("delete", range(5, 9))
+    made.cluster()
+    made.write("bulk_insert", range(60, 66), **dict.fromkeys(NO_ROW_WRITER, "true"))
+    made.write("upsert", range(30, 40))
+
+
 def small(hudi: HudiSpark, path: Path, options: Mapping[str, str]) -> DefaultTable:
     """Make a table of two writes, with these options."""
     table = HudiTable(path=str(path), name="made", key=("id",), ordering="version", options=options)
@@ -236,6 +251,33 @@ RECIPES = (
     ),
     Recipe(name="old_restored", hudi="0.15.0", version=6, options=UTC, steps=_restored),
 )
+"""Tables with all meta columns."""
+
+RECIPES_WITHOUT_META_COLUMNS = (
+    Recipe(
+        name="no_meta",
+        partition_by=("region",),
+        options=WITHOUT_META_COLUMNS | UTC,
+        steps=_few_writes,
+    ),
+    Recipe(
+        name="no_meta_six",
+        version=6,
+        key=("id", "day"),
+        partition_by=("region", "day"),
+        keygen="ComplexKeyGenerator",
+        options=WITHOUT_META_COLUMNS | {"hoodie.write.table.version": "6"},
+        steps=_few_writes,
+    ),
+    Recipe(
+        name="no_meta_old",
+        hudi="0.15.0",
+        version=6,
+        options=WITHOUT_META_COLUMNS | ARCHIVES_EARLY,
+        steps=_old_lake,
+    ),
+)
+"""Tables without meta columns in their rows."""
 
 
 def fail_write(path: Path) -> None:

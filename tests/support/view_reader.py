@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.spec.meta_columns import COMMIT_TIME, MetaColumns
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.handle import open_table
+from parquetry.runtime.table.handle import TableHandle, open_table
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class ViewReader:
         timeline = handle.timeline()
         view = handle.view(timeline)
         if since is None:
-            return _rows(store, view.all_slices(as_of))
+            return _rows(handle, view.all_slices(as_of))
         changes = view.changed_between(since, until)
-        rows = _rows(store, changes.slices)
+        rows = _rows(handle, changes.slices)
         if rows.num_rows == 0:
             return rows
         times = rows.column("_hoodie_commit_time")
@@ -46,9 +46,21 @@ class ViewReader:
         return rows.filter(pc.or_(inside, pc.is_in(times, pa.array(changes.earlier, pa.string()))))
 
 
-def _rows(store: ObjectStore, slices: Sequence[FileSlice]) -> pa.Table:
+def _rows(handle: TableHandle, slices: Sequence[FileSlice]) -> pa.Table:
     tables = []
     for part in slices:
-        with store.open_input(part.path) as file:
+        with handle.store.open_input(part.path) as file:
             tables.append(pq.read_table(file))
+        if handle.config.meta_columns is MetaColumns.COMMIT_TIME:
+            tables[-1] = _with_commit_times(tables[-1], part.instant)
     return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+
+
+def _with_commit_times(rows: pa.Table, instant: str) -> pa.Table:
+    """The rows with the instant of their file where they have no commit time."""
+    if COMMIT_TIME not in rows.schema.names:
+        rows = rows.append_column(COMMIT_TIME, pa.nulls(rows.num_rows, pa.string()))
+    times = [time or instant for time in rows.column(COMMIT_TIME).to_pylist()]
+    return rows.set_column(
+        rows.schema.get_field_index(COMMIT_TIME), COMMIT_TIME, pa.array(times, pa.string())
+    )

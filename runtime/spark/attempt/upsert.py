@@ -129,7 +129,7 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
     same = reduce(and_, (column == F.col(f"`match.{i}`") for i, column in enumerate(columns)))
     stored = scan_files(
         attempt.spark,
-        state.handle.store,
+        state.handle,
         state.timeline,
         files,
         [c for c in state.spec.columns if c.name in match],
@@ -306,12 +306,12 @@ def _candidates(
 
 def _all_stored_keys(attempt: Attempt, files: Sequence[FileSlice], columns: Sequence[Column]) -> DataFrame:
     """Return all keys of the files with their positions, and the ordering column if it is in ``columns``."""
-    store = attempt.state.handle.store
+    handle = attempt.state.handle
     if not columns and not any(file.encrypted for file in files):
-        return stored_keys(attempt.spark, store, files)
+        return stored_keys(attempt.spark, handle.store, files)
     frame = scan_files(
         attempt.spark,
-        store,
+        handle,
         attempt.state.timeline,
         files,
         columns,

@@ -12,6 +12,7 @@ from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.base_file.model import POSITION
@@ -24,21 +25,29 @@ from parquetry.runtime.spark.session.conversion import convert
 from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings, spark_version
 from parquetry.runtime.spec.avro import columns_from_avro
+from parquetry.runtime.spec.meta_columns import COMMIT_TIME, MetaColumns
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 
 _WIDENS_WHILE_READING: Final = (4, 0)
 _STORED_AS_INT: Final = frozenset({"tinyint", "smallint", "int"})
+
+_WRITTEN_AT: Final = f"coalesce(nullif({COMMIT_TIME}, ''), substring_index(split({FILE}, '_')[2], '.', 1))"
+"""SQL for a row's commit time, or else the time of its file, which is in the file's name.
+
+Bulk inserts of Hudi leave an empty text, and its other writes null.
+"""
 
 _Types = Mapping[str, ColumnType]
 
 
 def scan_files(
     spark: SparkSession,
-    store: ObjectStore,
+    table: TableHandle,
     timeline: Timeline,
     files: Sequence[FileSlice],
     columns: Sequence[Column],
@@ -48,11 +57,13 @@ def scan_files(
 ) -> DataFrame:
     """Return the ``meta`` columns and the table's ``columns`` of the files, in this order.
 
-    Column pruning and filter push-down work as for any Parquet read.
+    Meta columns are null where a file does not contain them. In a table of commit times alone, a row without
+    one has the time of the write that wrote its file. Column pruning and filter push-down work as for any
+    Parquet read, except for these commit times.
 
     Args:
         spark: The session.
-        store: The store of the table.
+        table: The table.
         timeline: The timeline, whose commits contain the schemas of the files.
         files: The base files.
         columns: The columns of the table.
@@ -60,6 +71,7 @@ def scan_files(
         positions: Whether to add two columns: the file's name and the row's number in the file, from 0.
 
     """
+    store = table.store
     wanted = {c.name: parse_type(c.type) for c in columns}
     if not files:
         return _no_rows(spark, wanted, meta, positions=positions)
@@ -82,13 +94,14 @@ def scan_files(
         groups.setdefault(signature, []).append(file)
     with session_settings(spark, TYPE_SETTINGS):
         frames = [
-            _scan(spark, store, group, wanted, casts[group[0].instant], meta=meta, positions=positions)
-            for group in groups.values()
+            _scan(spark, store, group, wanted, casts[group[0].instant], meta) for group in groups.values()
         ]
         if encrypted:
-            frame = encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta)
-            frames.append(frame if positions else frame.drop(FILE, POSITION))
-        return reduce(DataFrame.unionAll, frames)
+            frames.append(encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta))
+        frame = reduce(DataFrame.unionAll, frames)
+    if COMMIT_TIME in meta and table.config.meta_columns is MetaColumns.COMMIT_TIME:
+        frame = frame.withColumn(COMMIT_TIME, F.expr(_WRITTEN_AT))
+    return frame if positions else frame.drop(FILE, POSITION)
 
 
 def _scan(
@@ -97,17 +110,16 @@ def _scan(
     files: Sequence[FileSlice],
     wanted: _Types,
     casts: _Types,
-    *,
     meta: Sequence[str],
-    positions: bool,
 ) -> DataFrame:
+    """Return the columns of files of one schema, with each row's file name and its number there."""
     stored = {name: casts.get(name, kind) for name, kind in wanted.items()}
     frame = read_slices(spark, store, files, _ddl(meta, stored))
     own = [
         f"{convert(quoted(name), casts[name], kind)} AS {quoted(name)}" if name in casts else quoted(name)
         for name, kind in wanted.items()
     ]
-    places = (f"_metadata.file_name AS {FILE}", f"_metadata.row_index AS {POSITION}") if positions else ()
+    places = (f"_metadata.file_name AS {FILE}", f"_metadata.row_index AS {POSITION}")
     return frame.selectExpr(*meta, *own, *places)
 
 

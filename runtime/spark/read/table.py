@@ -86,7 +86,7 @@ def read_table(
 
     changes, (view, columns, pruner) = read_consistently(handle, read_view)
     kept = _files_to_open(handle, view, changes, pruner, where)
-    frame = scan_files(spark, handle.store, view.timeline, kept, columns, meta=META_COLUMNS)
+    frame = scan_files(spark, handle, view.timeline, kept, columns, meta=META_COLUMNS)
     if is_increment:
         frame = frame.where(_is_written_in(changes))
     if where is not None:

@@ -23,7 +23,7 @@ from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.testing.checks import RowCheck
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column as TableColumn
-from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 
 _BITS: Final = 62
@@ -40,7 +40,7 @@ class TestedTable:
     __test__ = False
 
     spark: SparkSession
-    store: ObjectStore
+    handle: TableHandle
     timeline: Timeline
     columns: Sequence[TableColumn]
     files: Sequence[FileSlice]
@@ -48,7 +48,7 @@ class TestedTable:
     def rows(self, numbers: Sequence[int]) -> DataFrame:
         """Return the rows of the files with these numbers, with Hudi's columns and the table's."""
         files = [self.files[number] for number in numbers]
-        return scan_files(self.spark, self.store, self.timeline, files, self.columns, meta=META_COLUMNS)
+        return scan_files(self.spark, self.handle, self.timeline, files, self.columns, meta=META_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ def execute_row_tests(
     timeline = handle.timeline()
     table = TestedTable(
         spark=spark,
-        store=handle.store,
+        handle=handle,
         timeline=timeline,
         columns=handle.effective_spec(timeline).columns,
         files=[

@@ -79,7 +79,7 @@ def test_a_table_of_five_hundred_columns(spark, tmp_path):
     timeline = handle.timeline()
     tested = TestedTable(
         spark=spark,
-        store=handle.store,
+        handle=handle,
         timeline=timeline,
         columns=COLUMNS,
         files=list(handle.view(timeline).all_slices()),

@@ -1,0 +1,141 @@
+"""Tables of real Hudi whose rows have no meta columns (`hoodie.populate.meta.fields=false`).
+
+The judge of a table is the Hudi that made it. It refuses incremental reads of such tables.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+import parquetry
+from parquetry.compiler.testing import tables
+from parquetry.compiler.testing.execution import RowExecution, execute_tests
+from parquetry.compiler.testing.model import Status
+from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.config import META_COLUMNS_KEY
+from tests.interop.test_hudi_version_9 import answered, assert_same, everything, raised
+from tests.support import hudi_tables
+from tests.support.hudi_tables import RECIPES_WITHOUT_META_COLUMNS, SCHEMA, completions
+from tests.support.our_table import to_table
+from tests.support.tested_rows import Launched
+from tests.support.view_reader import ViewReader
+
+pytestmark = [pytest.mark.interop, pytest.mark.spark]
+
+RECIPES = {recipe.name: recipe for recipe in RECIPES_WITHOUT_META_COLUMNS}
+ROW_TESTS = """\
+tests:
+  - unique: [id, day]
+  - not_null: [version]
+  - expression: version < 99
+"""
+
+
+@pytest.fixture(scope="module")
+def make(hudi_12, hudi_15, tmp_path_factory):
+    """Make a table once, with the answers of its Hudi; tests that write take a copy."""
+    folder = tmp_path_factory.mktemp("without")
+    hudis = {hudi.version: hudi for hudi in (hudi_12, hudi_15)}
+    known = {}
+
+    def made(name):
+        if name not in known:
+            table = RECIPES[name].make(hudis[RECIPES[name].hudi], folder)
+            known[name] = table, hudi_tables.answers(table)
+        return known[name]
+
+    return made
+
+
+@pytest.fixture(params=RECIPES)
+def made(make, request):
+    """Each table in turn, with the answers of its Hudi."""
+    return make(request.param)
+
+
+def copy_with_commit_times(made, path):
+    """A copy of the table in which rows without a commit time take the one of their file."""
+    shutil.copytree(made.path, path)
+    with (path / ".hoodie" / "hoodie.properties").open("a") as properties:
+        properties.write(f"{META_COLUMNS_KEY}=commit_time\n")
+    return str(path)
+
+
+def keyed(rows):
+    """The rows as texts, by which they can be compared as sets."""
+    return (
+        {repr(sorted(row.items())) for row in rows.select(SCHEMA.names).to_pylist()}
+        if rows.num_rows
+        else set()
+    )
+
+
+def test_snapshots_are_those_that_hudi_reads(spark, made):
+    table, answers = made
+    ours = parquetry.open(table.table.path)
+    assert_same(answers.latest, ViewReader().read(table.table.path), "latest")
+    found = to_table(ours.read(spark, meta=True))
+    assert found.schema.names == [*META_COLUMNS, *SCHEMA.names]
+    assert_same(answers.latest, found, "latest")
+    for time, rows in answers.as_of.items():
+        if rows is not None:
+            assert_same(rows, ViewReader().read(table.table.path, as_of=time), f"as of {time}")
+    time, rows = next((t, r) for t, r in sorted(answers.as_of.items(), reverse=True)[1:] if r is not None)
+    assert_same(rows, to_table(ours.read(spark, as_of=time)), f"as of {time}")
+    condition = "id = 'k003' or version >= 3"
+    expected = to_table(ours.read(spark).where(condition))
+    assert expected.num_rows
+    assert_same(expected, to_table(ours.read(spark, where=condition)), condition)
+
+
+def test_rows_without_a_commit_time_are_no_source_of_changes(spark, made):
+    """Hudi refuses to read changes too."""
+    table, answers = made
+    assert set(answers.since.values()) == {None}
+    with pytest.raises(UnsupportedTableError, match="have no commit time"):
+        parquetry.open(table.table.path).read(spark, since="0")
+
+
+def test_changes_by_the_times_of_files_miss_no_row(spark, made, tmp_path):
+    """A changed row is always returned, and others only if they share a file with one."""
+    table, answers = made
+    path = copy_with_commit_times(table, tmp_path / "t")
+    latest = keyed(answers.latest)
+    known = dict(completions(table.path))
+    partial = 0
+    for time, rows in answers.as_of.items():
+        if rows is None:
+            continue
+        since = known[time]
+        found = ViewReader().read(path, since=since)
+        assert latest - keyed(rows) <= keyed(found) <= latest, time
+        partial += 0 < found.num_rows < len(latest)
+        if found.num_rows < len(latest):
+            assert_same(found, to_table(parquetry.open(path).read(spark, meta=True, since=since)), time)
+    assert partial
+    assert ViewReader().read(path, since=max(known.values())).num_rows == 0
+    assert keyed(to_table(parquetry.open(path).read(spark, since="0"))) == latest
+
+
+def test_tests_of_rows_read_them(spark, made, tmp_path):
+    table, _ = made
+    (file := tmp_path / "tests.yml").write_text(ROW_TESTS)
+    tests = tables.tests_in_file(table.table.path, file, store=open_store)
+    rows = RowExecution(launch=Launched(spark), diagnose=raised)
+    found = execute_tests([tests], run_id=None, target=None, rows=rows)
+    assert [one.status for one in found.outcomes] == [Status.PASSED] * 3
+
+
+def test_commands_that_only_read_do_so_without_a_project(made, tmp_path):
+    table, answers = made
+    path = table.table.path
+    before = everything(table.path)
+    assert answered("inspect", path, cwd=tmp_path)["totals"]["rows"] == answers.latest.num_rows
+    assert answered("timeline", path, cwd=tmp_path)["instants"]
+    assert answered("timeline", path, table.newest(), cwd=tmp_path)["instants"]
+    answered("simulate", "sizing", path, "--replay", "9d", cwd=tmp_path)
+    assert everything(table.path) == before
