@@ -607,8 +607,8 @@ def _due_of_table(
         return DueBatch(table=other, as_of=as_of, consumption=consumption)
     if not other.config.meta_columns.has_commit_times:
         raise UnsupportedTableError(
-            "source {source}: {table} has no commit times (hoodie.populate.meta.fields=false), so its changes "
-            "cannot be read; read the whole table (read: full with operation: insert_overwrite_table)",
+            "source {source}: {table} has no commit times (hoodie.populate.meta.fields=false), so it "
+            "has no changes; read the whole table (read: full with operation: insert_overwrite_table)",
             source=source.name,
             table=other.store.uri,
         )

@@ -204,7 +204,7 @@ def _few_writes(made: DefaultTable) -> None:
     made.write("delete", range(5, 9))
     made.cluster()
     made.write("bulk_insert", range(60, 66), **dict.fromkeys(NO_ROW_WRITER, "true"))
-    made.write("upsert", range(30, 40))
+    made.write("upsert", range(30, 40, 2))
 
 
 def small(hudi: HudiSpark, path: Path, options: Mapping[str, str]) -> DefaultTable:
@@ -273,8 +273,9 @@ RECIPES_WITHOUT_META_COLUMNS = (
         name="no_meta_old",
         hudi="0.15.0",
         version=6,
+        partition_by=("region",),
         options=WITHOUT_META_COLUMNS | ARCHIVES_EARLY,
-        steps=_old_lake,
+        steps=_few_writes,
     ),
 )
 """Tables without meta columns in their rows."""

@@ -94,7 +94,8 @@ def scan_files(
         groups.setdefault(signature, []).append(file)
     with session_settings(spark, TYPE_SETTINGS):
         frames = [
-            _scan(spark, store, group, wanted, casts[group[0].instant], meta) for group in groups.values()
+            _scan(spark, store, group, wanted, casts[group[0].instant], meta=meta)
+            for group in groups.values()
         ]
         if encrypted:
             frames.append(encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta))
@@ -110,6 +111,7 @@ def _scan(
     files: Sequence[FileSlice],
     wanted: _Types,
     casts: _Types,
+    *,
     meta: Sequence[str],
 ) -> DataFrame:
     """Return the columns of files of one schema, with each row's file name and its number there."""

@@ -10,9 +10,9 @@ import pytest
 
 from parquetry.runtime.apply.version_change import change_version
 from parquetry.runtime.commit.rollback import remove_completed
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
 from parquetry.runtime.sources import ledger
-from parquetry.runtime.sources.due import find_due
+from parquetry.runtime.sources.due import FULL, find_due
 from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
@@ -59,6 +59,21 @@ def test_what_came_after_what_was_taken(mine, other):
     other.commit("2", ROWS)
     batch = due(mine, other)
     assert (batch.since, batch.until) == (position(other, "1"), position(other, "2"))
+
+
+def test_a_table_without_commit_times_has_no_changes_to_read(mine, other):
+    with (other.folder / ".hoodie" / "hoodie.properties").open("a") as properties:
+        properties.write("hoodie.populate.meta.fields=false\n")
+    with pytest.raises(UnsupportedTableError, match=r"source s: .* has no commit times .*read: full"):
+        due(mine, other)
+    source = Source(
+        name="s",
+        format="hudi",
+        path=str(other.folder),
+        operation=Operation.INSERT_OVERWRITE_TABLE,
+        read=FULL,
+    )
+    assert find_due(mine.open(), source, directory="/", storage={}).as_of == at("1")
 
 
 def test_a_pending_write_holds_up_what_came_after_it_unless_it_completes_behind(mine, other, on_each_version):
