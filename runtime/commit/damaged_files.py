@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from parquetry.message import FILE_FIELD, PARTITION_FIELD, Message, Text, Value, command, joined
@@ -39,8 +39,9 @@ PartitionChoice: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 class DamagedFile:
     """A file that ``instant`` wrote with ``rows`` and ``written_bytes``, in its present state.
 
-    ``size_bytes`` is None if the file is missing. ``older`` is the version that is read in its place, or None
-    if there is none. ``rows`` and ``written_bytes`` are None if an archived commit wrote the file.
+    ``size_bytes`` is None if readers do not find the file: it is missing, or ``is_outside``, in the root of a
+    partitioned table. ``older`` is the version that is read in its place, or None if there is none. ``rows``
+    and ``written_bytes`` are None if an archived commit wrote the file.
     """
 
     partition: str = field(metadata=PARTITION_FIELD)
@@ -51,6 +52,7 @@ class DamagedFile:
     written_bytes: int | None
     size_bytes: int | None
     older: str | None = None
+    is_outside: bool = False
 
 
 def damaged_files(
@@ -282,11 +284,15 @@ def _damaged_in(
     view.list_partitions(partitions)
     listed = {part.key: part for partition in partitions for part in view.slices(partition, time)}
     within = set(partitions)
-    found = [
-        _damage_of_written(group, instant, stat, listed.get(group))
-        for group, (instant, stat) in expected.items()
-        if group[0] in within and not _is_whole(instant, stat, listed.get(group))
-    ]
+    found = []
+    for group, (instant, stat) in expected.items():
+        if group[0] not in within:
+            continue
+        part = listed.get(group)
+        if not view.is_read(group[0]):
+            found.append(replace(_damage_of_written(group, instant, stat, None), is_outside=True))
+        elif not _is_whole(instant, stat, part):
+            found.append(_damage_of_written(group, instant, stat, part))
     found += [
         _damage_of_listed(part)
         for group, part in listed.items()
@@ -347,6 +353,14 @@ def _listed(group: FileGroupId, instant: str, path: str, listed: Mapping[str, in
 def _damage_message(uri: str, file: DamagedFile) -> Message:
     """Return the message about one damaged file."""
     file_uri = Value.uri(f"{uri}/{file.path}")
+    if file.is_outside:
+        return Message(
+            "{file}, a file of {instant}, is in no partition, so every read lacks its rows; if "
+            "{instant} is the newest write, roll it back with {command}",
+            file=file_uri,
+            instant=file.instant,
+            command=command("service", "rollback", uri, file.instant),
+        )
     if file.size_bytes is None:
         effect = "every read lacks its rows"
         if file.older is not None:

@@ -106,6 +106,10 @@ class FileSystemView:
         """
         return list(self._partitions)
 
+    def is_read(self, partition: str) -> bool:
+        """Return whether readers look for files there: not in the root of a partitioned table."""
+        return bool(partition) or not self._config.partition_by
+
     def slices(self, partition: str, as_of: str | None = None) -> list[FileSlice]:
         """Return the slices of all file groups of a partition, current or as of a time, by file id."""
         newest = self.newest if as_of is None else as_of

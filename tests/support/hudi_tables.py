@@ -41,7 +41,7 @@ ARCHIVES_EARLY = CLEANS_EARLY | {
     "hoodie.metadata.compact.max.delta.commits": "2",
 }
 SMALL_GROUPS = {"hoodie.clustering.plan.strategy.small.file.limit": "1073741824"}
-# The row writer of Hudi 1.2 clusters all partitions of such a table into its root: see the test of that trap.
+# The row writers of Hudi lose the partitions of such a table: see the test of that trap.
 WITHOUT_META_COLUMNS = NO_METADATA_TABLE | NO_ROW_WRITER | {"hoodie.populate.meta.fields": "false"}
 STATE_FILE = re.compile(r"(\d{17})(?:_(\d{17}))?\.(\w+)(?:\.(\w+))?")
 
@@ -198,12 +198,19 @@ def _old_lake(made: DefaultTable) -> None:
 
 
 def _few_writes(made: DefaultTable) -> None:
-    """Leave files of each writer: insert, upsert, delete, clustering, and bulk inserts with the row writer."""
+    """Leave files of each writer: insert, upsert, delete, clustering, and bulk insert.
+
+    The row writer of Hudi 0.15 would lose the partitions of the bulk insert.
+    """
     made.write("insert", range(24))
     made.write("upsert", range(12, 36))
     made.write("delete", range(5, 9))
     made.cluster()
-    made.write("bulk_insert", range(60, 66), **dict.fromkeys(NO_ROW_WRITER, "true"))
+    made.write(
+        "bulk_insert",
+        range(60, 66),
+        **({} if made.hudi.version == "0.15.0" else dict.fromkeys(NO_ROW_WRITER, "true")),
+    )
     made.write("upsert", range(30, 40, 2))
 
 
@@ -309,8 +316,11 @@ class Answers:
     since: Mapping[str, pa.Table | None]
 
 
-def answers(made: DefaultTable) -> Answers:
-    """Ask for the latest rows, the rows as of each requested time and those since each incremental position."""
+def answers(made: DefaultTable, *, changes: bool = True) -> Answers:
+    """Ask for the latest rows, the rows as of each requested time and those since each incremental position.
+
+    Without `changes` the last question is not asked.
+    """
 
     def asked(**question: str) -> pa.Table | None:
         try:
@@ -325,5 +335,5 @@ def answers(made: DefaultTable) -> Answers:
     return Answers(
         latest=latest,
         as_of={time: asked(as_of=time) for time, _ in times},
-        since={position: asked(since=position) for _, position in times},
+        since={position: asked(since=position) for _, position in times} if changes else {},
     )

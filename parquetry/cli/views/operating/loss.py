@@ -57,7 +57,8 @@ def loss_lines(loss: Loss) -> Iterator[str]:
 
 def _parts(one: LostRows) -> Iterator[str]:
     file = one.file
-    state = "is missing" if file.size_bytes is None else f"has {file.size_bytes:,} bytes"
+    lost = "is in no partition" if file.is_outside else "is missing"
+    state = lost if file.size_bytes is None else f"has {file.size_bytes:,} bytes"
     if file.size_bytes is not None and file.written_bytes is not None:
         state += f" of {file.written_bytes:,}"
     yield f"{file.path} {state}"

@@ -19,6 +19,7 @@ from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.services.accepted_loss import ACCEPTED_KEY, accept_loss, lost_rows
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
@@ -27,6 +28,7 @@ from parquetry.runtime.timeline.rollback import InstantInfo, RollbackPlan
 from parquetry.runtime.write.partition_deletion import delete_partitions
 from parquetry.text.secret_names import MASK
 from tests.support.command_script import parquetry
+from tests.support.handmade import HandmadeTable
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import FaultyStore, Stop, Stopped
@@ -55,6 +57,23 @@ def test_a_whole_table_has_none_whatever_was_cleaned_or_replaced(table):
     table.upsert({"k1": (5, "a")})
     assert clean(table.handle, timing=FAST).files_deleted
     assert damaged_files(table.handle) == ()
+
+
+def test_a_file_in_the_root_of_a_partitioned_table_is_named_until_its_write_is_rolled_back(tmp_path):
+    """Hudi's row writer clusters a table without meta columns like that."""
+    made = HandmadeTable(tmp_path / "t")
+    made.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    made.commit("2", {"": {"f-1": [("k", 1)]}}, operation="CLUSTER", replaced={"p=a": ["f-0"]})
+    (found,) = damaged_files(made.open())
+    assert (found.path.partition("_")[0], found.is_outside, found.rows) == ("f-1", True, 1)
+    (warning,) = inspect_table(made.store).warnings
+    assert re.search(r"f-1_\S+, a file of \d+, is in no partition, .* service rollback", str(warning))
+    view = made.view()
+    with pytest.raises(CorruptTableError, match="is in no partition"):
+        check_read(made.open(), view, view.all_slices(), until=view.newest, choose=list)
+    rollback(made.open(), view.newest)
+    assert damaged_files(made.open()) == ()
+    assert len(made.view().all_slices()) == 1
 
 
 def test_a_file_that_was_deleted_is_named_with_its_commit(table):
