@@ -21,7 +21,7 @@ from parquetry.message import FILE_FIELD, Value, command
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.table_state import TableState
-from parquetry.runtime.errors import InvalidDataError, NotFoundError
+from parquetry.runtime.errors import InvalidDataError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.services.clean import clean_groups
 from parquetry.runtime.services.clean_plan import check_no_writes, protected_files
@@ -33,7 +33,7 @@ from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.read.scan import scan_files
 from parquetry.runtime.spark.session.connect import check_timestamp_type
 from parquetry.runtime.spark.session.failures import failures_translated
-from parquetry.runtime.spark.session.keys import partition_path_sql, quoted_name, record_key_sql
+from parquetry.runtime.spark.session.keys import quoted_name, record_key_sql
 from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import (
     expression_settings,
@@ -86,8 +86,7 @@ class SourceFiles(Brief):
 class Survey(Brief):
     """The effect of a purge: the rows to delete in current files, and the older files that contain such rows.
 
-    ``sources`` lists the files that the rows came from, or is None if rows have no commit times. The fields
-    after it are input for :func:`purge`.
+    ``sources`` lists the files that the rows came from. The fields after it are input for :func:`purge`.
     """
 
     table: str
@@ -95,7 +94,7 @@ class Survey(Brief):
     files: int
     older_rows: int
     older_files: int
-    sources: tuple[SourceFiles, ...] | None = ()
+    sources: tuple[SourceFiles, ...] = ()
     condition: PurgeCondition = field(repr=False)
     doomed: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     groups: frozenset[FileGroupId] = field(default=frozenset(), repr=False)
@@ -146,7 +145,7 @@ class PurgeReport(Brief):
     values: int
     shared_values: int
     found: tuple[FoundValue, ...]
-    sources: tuple[SourceFiles, ...] | None = ()
+    sources: tuple[SourceFiles, ...] = ()
 
     @property
     def is_proven(self) -> bool:
@@ -163,9 +162,15 @@ def survey(
         InvalidDataError: If the condition is not valid SQL, a key is not a key of the table, more than
             :data:`MOST_ROWS` rows match, or a savepoint protects one of the files.
         ConflictError: If a write is unfinished.
+        UnsupportedTableError: If the table does not store record keys.
 
     """
     check_timestamp_type(spark)
+    if not table.config.meta_columns.has_keys:
+        raise UnsupportedTableError(
+            "{table}: hoodie.populate.meta.fields=false, so rows have no keys to purge by",
+            table=table.store.uri,
+        )
     timeline = recovered_timeline(table, timing=timing)
     check_no_writes(timeline)
     condition = _condition(spark, table, timeline, request)
@@ -196,7 +201,7 @@ def survey(
         files=sum(is_live for _, is_live in counts),
         older_rows=sum(count for (_, is_live), count in counts.items() if not is_live),
         older_files=sum(not is_live for _, is_live in counts),
-        sources=_sources(table.store, instants) if table.config.meta_columns.has_commit_times else None,
+        sources=_sources(table.store, instants),
         condition=condition,
         doomed=doomed,
         groups=frozenset(file.key for file in matching_files),
@@ -296,10 +301,7 @@ def _versions_of_rows(
     files: Sequence[FileSlice],
     live: Collection[str],
 ) -> DataFrame:
-    """Return the rows of all ``files``, each with its file and a flag that is true for files in ``live``.
-
-    The keys and partition paths of rows that do not store them are those of their columns.
-    """
+    """Return the rows of all ``files``, each with its file and a flag that is true for files in ``live``."""
     columns = table.effective_spec(timeline).columns
     frames = [
         scan_files(
@@ -313,13 +315,7 @@ def _versions_of_rows(
         ).withColumn(_LIVE, F.lit(is_live))
         for is_live in (True, False)
     ]
-    rows = frames[0].unionAll(frames[1])
-    if table.config.meta_columns.has_keys:
-        return rows
-    rules = TableState(handle=table, timeline=timeline).rules
-    key, path = record_key_sql(rules, rows.schema), partition_path_sql(rules, rows.schema)
-    assert key is not None, "a table without stored keys has a record key"
-    return rows.withColumns({RECORD_KEY: F.expr(key), PARTITION_PATH: F.expr(path)})
+    return frames[0].unionAll(frames[1])
 
 
 def _rows_to_delete(rows: DataFrame) -> tuple[tuple[str, str], ...]:

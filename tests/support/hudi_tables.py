@@ -41,7 +41,8 @@ ARCHIVES_EARLY = CLEANS_EARLY | {
     "hoodie.metadata.compact.max.delta.commits": "2",
 }
 SMALL_GROUPS = {"hoodie.clustering.plan.strategy.small.file.limit": "1073741824"}
-# The row writers of Hudi lose the partitions of such a table: see the test of that trap.
+CLUSTERS = SMALL_GROUPS | {"hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "1"}
+# Hudi's row writers, and its procedure for clustering, lose the partitions of such a table: see the traps.
 WITHOUT_META_COLUMNS = NO_METADATA_TABLE | NO_ROW_WRITER | {"hoodie.populate.meta.fields": "false"}
 STATE_FILE = re.compile(r"(\d{17})(?:_(\d{17}))?\.(\w+)(?:\.(\w+))?")
 
@@ -75,8 +76,7 @@ class DefaultTable:
 
     def cluster(self, op: str = "scheduleAndExecute") -> None:
         """Cluster by the procedure; `op` `schedule` leaves the clustering pending."""
-        settings = SMALL_GROUPS | {key: self.options[key] for key in NO_ROW_WRITER if key in self.options}
-        options = ",".join(f"{key}={value}" for key, value in settings.items())
+        options = ",".join(f"{key}={value}" for key, value in SMALL_GROUPS.items())
         self.call("run_clustering", op=op, options=options)
 
     def newest(self) -> str:
@@ -204,8 +204,7 @@ def _few_writes(made: DefaultTable) -> None:
     """
     made.write("insert", range(24))
     made.write("upsert", range(12, 36))
-    made.write("delete", range(5, 9))
-    made.cluster()
+    made.write("delete", range(5, 9), **CLUSTERS)
     made.write(
         "bulk_insert",
         range(60, 66),
