@@ -36,6 +36,7 @@ from parquetry.runtime.timeline.active import Timeline
 _WIDENS_WHILE_READING: Final = (4, 0)
 _STORED_AS_INT: Final = frozenset({"tinyint", "smallint", "int"})
 
+_PLACES: Final = {FILE: "_metadata.file_name", POSITION: "_metadata.row_index"}
 _WRITTEN_AT: Final = f"coalesce(nullif({COMMIT_TIME}, ''), substring_index(split({FILE}, '_')[2], '.', 1))"
 """SQL for a row's commit time, or else the time of its file, which is in the file's name.
 
@@ -92,17 +93,20 @@ def scan_files(
             }
         signature = tuple((name, str(kind)) for name, kind in casts[file.instant].items())
         groups.setdefault(signature, []).append(file)
+    fills_times = COMMIT_TIME in meta and table.config.meta_columns is MetaColumns.COMMIT_TIME
+    places = (FILE, POSITION) if positions else (FILE,) if fills_times else ()
     with session_settings(spark, TYPE_SETTINGS):
         frames = [
-            _scan(spark, store, group, wanted, casts[group[0].instant], meta=meta)
+            _scan(spark, store, group, wanted, casts[group[0].instant], meta=meta, places=places)
             for group in groups.values()
         ]
         if encrypted:
-            frames.append(encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta))
+            frame = encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta)
+            frames.append(frame.drop(*{FILE, POSITION}.difference(places)))
         frame = reduce(DataFrame.unionAll, frames)
-    if COMMIT_TIME in meta and table.config.meta_columns is MetaColumns.COMMIT_TIME:
+    if fills_times:
         frame = frame.withColumn(COMMIT_TIME, F.expr(_WRITTEN_AT))
-    return frame if positions else frame.drop(FILE, POSITION)
+    return frame if positions else frame.drop(FILE)
 
 
 def _scan(
@@ -113,16 +117,15 @@ def _scan(
     casts: _Types,
     *,
     meta: Sequence[str],
+    places: Sequence[str],
 ) -> DataFrame:
-    """Return the columns of files of one schema, with each row's file name and its number there."""
     stored = {name: casts.get(name, kind) for name, kind in wanted.items()}
     frame = read_slices(spark, store, files, _ddl(meta, stored))
     own = [
         f"{convert(quoted(name), casts[name], kind)} AS {quoted(name)}" if name in casts else quoted(name)
         for name, kind in wanted.items()
     ]
-    places = (f"_metadata.file_name AS {FILE}", f"_metadata.row_index AS {POSITION}")
-    return frame.selectExpr(*meta, *own, *places)
+    return frame.selectExpr(*meta, *own, *(f"{_PLACES[name]} AS {name}" for name in places))
 
 
 def _no_rows(spark: SparkSession, wanted: _Types, meta: Sequence[str], *, positions: bool) -> DataFrame:
