@@ -22,6 +22,7 @@ from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrit
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.parquet.column_reader import delta_columns
 from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
 from parquetry.runtime.parquet.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.quoting import quoted_library_text
@@ -171,7 +172,7 @@ class BaseFileReader:
                 self._content,
                 parts,
                 self._file.metadata,
-                dictionaries=self._dictionaries | {PARTITION_PATH},
+                dictionaries=(self._dictionaries | {PARTITION_PATH}) - delta_columns(self._file.metadata),
                 decoded=decoded,
                 buffer_bytes=_buffer_bytes(self._content, self._file.metadata),
             )
@@ -247,7 +248,8 @@ def open_base_file(
     with content:
         with reading(place):
             metadata, decryption = open_footer(content, store.allowed, place=place)
-            dictionaries = frozenset({COMMIT_TIME, *(small_dictionaries(metadata, schema).keys() - decoded)})
+            small = {COMMIT_TIME, *(small_dictionaries(metadata, schema).keys() - decoded)}
+            dictionaries = frozenset(small - delta_columns(metadata))
             file = pq.ParquetFile(
                 content,
                 # Decryption is set up only if this ParquetFile reads the footer itself.
@@ -350,8 +352,8 @@ def _may_repeat_long_values(metadata: pq.FileMetaData, names: Collection[str]) -
     """Return whether values of these columns may take many times more bytes in memory than in the file."""
     return any(
         column.physical_type == "BYTE_ARRAY"
-        and column.has_dictionary_page
-        and (_dictionary_bytes(column) > _SMALL_DICTIONARY_BYTES or _has_long_values(column))
+        and (column.has_dictionary_page or "DELTA_BYTE_ARRAY" in column.encodings)
+        and (_SMALL_DICTIONARY_BYTES < _dictionary_bytes(column) < _NO_DICTIONARY or _has_long_values(column))
         for column in _first_chunks(metadata, names)
     )
 

@@ -1,7 +1,8 @@
 """Reading columns of a parquet file in bounded memory, however long their texts are.
 
 A file stores a text once that many rows share; decoded, each row has a copy. So texts are read as
-dictionaries, rows are chosen, and the chosen rows are decoded a few at a time.
+dictionaries, rows are chosen, and the chosen rows are decoded a few at a time. Delta-encoded texts cannot be
+read as dictionaries, so fewer rows of them are read at once.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ _LONG_TEXT_BYTES: Final = 16 * 1024
 
 _TEXTS: Final = ("STRING", "NONE")
 
+_DELTA_ENCODINGS: Final = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
+"""The encodings of texts by their differences or lengths."""
+
 
 class ColumnReader:
     """Reads the columns of ``wanted`` from an open file, which ``place`` names in errors.
@@ -53,13 +57,14 @@ class ColumnReader:
         **options: Any,
     ) -> None:
         self.metadata, decryption = open_footer(content, allowed, place=place)
+        self._deltas = delta_columns(self.metadata)
         self._content = content
         self._file = pq.ParquetFile(
             content,
             # Decryption is set up only if this ParquetFile reads the footer itself.
             metadata=self.metadata if decryption is None else None,
             decryption_properties=decryption,
-            read_dictionary=_texts(self.metadata),
+            read_dictionary=[name for name in _texts(self.metadata) if name not in self._deltas],
             **options,
         )
         read = fields_named(self._file.schema_arrow, wanted)
@@ -74,7 +79,7 @@ class ColumnReader:
     def batches(self, row_group: int, *, most_rows: int = _MAX_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group as they are stored, in batches of at most ``most_rows`` rows."""
         names = self._conformer.source.names
-        width = _widest_row(self.metadata.row_group(row_group), names)
+        width = _widest_row(self.metadata.row_group(row_group), names, self._deltas)
         rows = max(min(int(PIECE_BYTES / width), most_rows), 1)
         yield from self._file.iter_batches(rows, row_groups=[row_group], columns=names, use_threads=False)
 
@@ -134,11 +139,25 @@ def _texts(metadata: pq.FileMetaData) -> list[str]:
     ]
 
 
-def _widest_row(row_group: pq.RowGroupMetaData, names: Collection[str]) -> float:
+def delta_columns(metadata: pq.FileMetaData) -> frozenset[str]:
+    """Return the paths of the columns with delta-encoded texts, which Arrow cannot read as dictionaries.
+
+    A delta-encoded text (DELTA_BYTE_ARRAY) has only the bytes in which it differs from the one before.
+    """
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    chunks = (group.column(number) for group in groups for number in range(group.num_columns))
+    return frozenset(
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.physical_type == "BYTE_ARRAY" and not _DELTA_ENCODINGS.isdisjoint(chunk.encodings)
+    )
+
+
+def _widest_row(row_group: pq.RowGroupMetaData, names: Collection[str], deltas: Collection[str]) -> float:
     """Return the approximate bytes of a wide row.
 
-    This is the mean stored size of a row. For texts within structs and lists, the length of a long text is
-    added.
+    This is the mean stored size of a row. For texts within structs and lists, and for delta-encoded texts,
+    the length of a long text is added.
     """
     columns = [
         column
@@ -149,7 +168,7 @@ def _widest_row(row_group: pq.RowGroupMetaData, names: Collection[str]) -> float
     within = sum(
         _assumed_text_bytes(column) * column.num_values / max(row_group.num_rows, 1)
         for column in columns
-        if "." in column.path_in_schema
+        if "." in column.path_in_schema or column.path_in_schema in deltas
     )
     return float(max(stored + within + _OFFSET_BYTES * len(columns), 1))
 

@@ -15,6 +15,13 @@ from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.parquet.column_reader import PIECE_BYTES, ColumnReader
 
 ROWS = 3000
+DELTAS = {
+    "often": "DELTA_BYTE_ARRAY",
+    "once": "DELTA_LENGTH_BYTE_ARRAY",
+    "bytes": "DELTA_BYTE_ARRAY",
+    "struct.c": "DELTA_BYTE_ARRAY",
+    "array.list.element": "DELTA_LENGTH_BYTE_ARRAY",
+}
 
 
 def table() -> pa.Table:
@@ -41,6 +48,7 @@ def table() -> pa.Table:
         {},
         {"use_dictionary": False},
         {"row_group_size": 700, "data_page_size": 500, "dictionary_pagesize_limit": 2000},
+        {"use_dictionary": False, "column_encoding": DELTAS},
     ],
 )
 @pytest.mark.parametrize("names", [["often", "once"], ["struct", "int"], ["array", "map", "bytes"], ["gone"]])
@@ -75,6 +83,17 @@ def test_a_text_that_all_rows_share_is_decoded_by_pieces(tmp_path):
         pieces = list(reader.decoded(batch))
     assert sum(piece.num_rows for piece in pieces) == ROWS
     assert max(map(batch_arrow_bytes, pieces)) <= PIECE_BYTES
+
+
+def test_a_delta_encoded_text_that_all_rows_share_is_read_by_pieces(tmp_path):
+    long = pa.table({"s": pa.array(["x" * 10_000]).take(pa.array([0] * ROWS))})
+    options = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}
+    pq.write_table(long, tmp_path / "a.parquet", **options)
+    with pa.OSFile(str(tmp_path / "a.parquet")) as content:
+        reader = ColumnReader(content, long.schema, allowed=NOTHING_ALLOWED, place="a")
+        batches = list(reader.batches(0))
+    assert sum(batch.num_rows for batch in batches) == ROWS
+    assert max(map(batch_arrow_bytes, batches)) <= PIECE_BYTES
 
 
 def test_an_even_sample_does_not_depend_on_who_adds_rows_first():
