@@ -22,6 +22,13 @@ def hudi_12(tmp_path_factory):
         _report(hudi)
 
 
+@pytest.fixture(scope="session")
+def hudi_10(tmp_path_factory):
+    with HudiSpark("1.0.2", tmp_path_factory.mktemp("hudi-1.0.2")) as hudi:
+        yield hudi
+        _report(hudi)
+
+
 @pytest.fixture(scope="session", params=["0.15.0", "1.2.0"])
 def hudi(request):
     """Each real Hudi in turn."""

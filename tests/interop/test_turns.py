@@ -1,18 +1,22 @@
-"""Random histories on version 9 in which real Hudi and we take turns, every service included."""
+"""Random histories in which real Hudi and we take turns, every service included: on version 9, and on Hudi 1.0's."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.spec.table_spec import RetentionPolicy
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.timeline.instant import Action
 from tests.support.hudi_history import NO_ROW_WRITER
-from tests.support.hudi_spark import HudiSpark, HudiTable
+from tests.support.hudi_spark import NO_METADATA_TABLE, HudiSpark, HudiTable
 from tests.support.judges import RealHudi
-from tests.support.random_history import RandomHistory, overwriting, put, unchanged, without
-from tests.support.small_table import Rows
+from tests.support.random_history import PARTITIONS, RandomHistory, overwriting, put, unchanged, without
+from tests.support.small_table import Rows, SmallTable
 
 pytestmark = pytest.mark.interop
 
@@ -31,10 +35,10 @@ THEIRS = ("upsert", "insert", "delete", "overwrite", "cluster", "clean", "archiv
 class Turns:
     """A random history of ours with a step of real Hudi after each of our steps."""
 
-    def __init__(self, hudi: HudiSpark, path: Path, seed: int) -> None:
+    def __init__(self, hudi: HudiSpark, history: RandomHistory) -> None:
         self.hudi = hudi
-        self.ours = RandomHistory(path=path, seed=seed, table_version=9)
-        self.table = HudiTable(path=str(path), name="small", key=("id",), partition_by=("p",))
+        self.ours = history
+        self.table = hudi_table(history.path)
 
     def run(self, turns: int) -> None:
         """Take the turns. Both judge each step, and real Hudi each of ours."""
@@ -95,17 +99,57 @@ class Turns:
             self.ours.restored(savepoint)
 
     def _write(self, operation: str, rows: Rows, options: dict[str, str] | None = None) -> str:
-        values = [{"id": key, "v": row[0], "p": row[1]} for key, row in rows.items()]
-        schema = pa.schema([("id", pa.string()), ("v", pa.int64()), ("p", pa.string())])
-        return self.hudi.write(
-            self.table, pa.Table.from_pylist(values, schema=schema), operation, options=options
-        )
+        return self.hudi.write(self.table, frame(rows), operation, options=options)
+
+
+def hudi_table(path: Path) -> HudiTable:
+    return HudiTable(path=str(path), name="small", key=("id",), partition_by=("p",))
+
+
+def frame(rows: Rows) -> pa.Table:
+    values = [{"id": key, "v": row[0], "p": row[1]} for key, row in rows.items()]
+    schema = pa.schema([("id", pa.string()), ("v", pa.int64()), ("p", pa.string())])
+    return pa.Table.from_pylist(values, schema=schema)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 40))])
 def test_everybody_reads_what_the_model_holds_after_each_turn(
     seed: int, hudi_12: HudiSpark, tmp_path: Path
 ) -> None:
-    turns = Turns(hudi_12, tmp_path / "t", seed)
+    _take(Turns(hudi_12, RandomHistory(path=tmp_path / "t", seed=seed, table_version=9)))
+
+
+@dataclass(slots=True)
+class HistoryOfVersion8(RandomHistory):
+    """A history of a table that Hudi 1.0 has made."""
+
+    _: KW_ONLY
+    hudi: HudiSpark
+
+    def make(self, **retention: int) -> SmallTable:
+        rows = {f"k{n}": (0, PARTITIONS[n % len(PARTITIONS)]) for n in range(9)}
+        made = hudi_table(self.path)
+        options = NO_METADATA_TABLE | {"hoodie.table.timeline.timezone": "UTC"}
+        created = self.hudi.write(
+            made, frame(rows), "insert", mode="overwrite", guarded=False, options=options
+        )
+        self.writes[created] = put(rows)
+        table = SmallTable(open_store(self.path))
+        spec = table.handle.effective_spec(table.handle.timeline())
+        write_applied(table.store, replace(spec, retention=RetentionPolicy(**retention)), number=1)
+        return table
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(8))
+def test_everybody_reads_what_the_model_holds_on_a_table_of_hudi_1_0(
+    seed: int, hudi_10: HudiSpark, tmp_path: Path
+) -> None:
+    history = HistoryOfVersion8(path=tmp_path / "t", seed=seed, table_version=8, hudi=hudi_10)
+    _take(Turns(hudi_10, history))
+    assert history.table.handle.config.version == 8
+
+
+def _take(turns: Turns) -> None:
     turns.run(4)
-    print(f"seed {seed}: {dict(turns.ours.done)}, refused {dict(turns.ours.refused)}")
+    print(f"seed {turns.ours.seed}: {dict(turns.ours.done)}, refused {dict(turns.ours.refused)}")

@@ -63,15 +63,16 @@ class RandomHistory:
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         keep = self.rng.randint(1, 4)
-        self.table = make_table(
-            self.path,
-            table_version=self.table_version,
-            keep_commits=keep,
-            archive_keep_commits=keep + self.rng.randint(1, 3),
-        )
+        retention = {"keep_commits": keep, "archive_keep_commits": keep + self.rng.randint(1, 3)}
+        self.table = self.make(**retention)
         self.table.small_file_rows = self.rng.choice([0, 6])
         apply_clustering(self.table, SORTED)
-        self.writes = {write.time: unchanged for write in self.timeline().completed_writes}
+        for write in self.timeline().completed_writes:
+            self.writes.setdefault(write.time, unchanged)
+
+    def make(self, **retention: int) -> SmallTable:
+        """Make the table. A history of a table that another program made enters its writes."""
+        return make_table(self.path, table_version=self.table_version, **retention)
 
     def run(self, steps: int) -> None:
         """Write once, then take random steps, each judged; at the end nothing superfluous is left."""
