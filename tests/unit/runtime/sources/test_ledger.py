@@ -221,9 +221,8 @@ def test_a_folded_ledger_says_what_its_entries_said(store):
     for n in range(ledger.FOLD_ABOVE + 1):
         files = (replace(source_file(f"f{n}", etag="e"), digest=f"d{n}"), source_file("g"))
         kind = EntryKind.SKIPPED if n % 2 else EntryKind.INGESTED
-        entry = Consumption(
-            source="landing", files=files if n else (), kind=kind, table_id=f"t{n}", until=f"{n}"
-        )
+        read = {"table_id": f"t{n}", "until": f"{n}", "until_time": f"{n - 1}"}
+        entry = Consumption(source="landing", files=files if n else (), kind=kind, **read)
         ledger.record(store, f"202601010000{n:05d}", entry)
     before = ledger.history(store, "landing", everything)
     ledger.fold(store, "landing", everything)
