@@ -86,6 +86,7 @@ def document(spec: TableSpec) -> dict[str, Any]:
             "bloom_filter": str(files.bloom_filter),
             "encryption_key": files.encryption_key,
             "former_encryption_keys": list(files.former_encryption_keys),
+            "meta_columns": str(files.meta_columns),
         },
         "retention": {
             "clean": {

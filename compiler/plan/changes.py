@@ -15,6 +15,7 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.clustering import Existing, Trigger
 from parquetry.runtime.spec.evolution import holds_every, is_widening, widenings
 from parquetry.runtime.spec.masking import pii_columns
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.paths import ColumnPath, types_by_path
 from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.table_spec import Column, TableSpec
@@ -35,6 +36,7 @@ CODES = {
     "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",
     "SC261": "the table version changed",
     "SC262": "another program changed the table version; it is changed back",
+    "SC263": "fewer meta columns are filled",
     "SC301": "a nullable column was added",
     "SC302": "a type was widened",
     "SC303": "a column may be null now",
@@ -47,6 +49,7 @@ CODES = {
     "SC314": "keys become unique in the table instead of in a partition",
     "SC315": "the case of a name changed",
     "SC316": "a column that was dropped is added again",
+    "SC317": "the filled meta columns cannot be changed so",
     "SC401": "the record key changed",
     "SC402": "the partitioning changed",
     "SC403": "the location changed",
@@ -72,7 +75,7 @@ CODES = {
 
 IDENTITY_CODES = frozenset({"SC401", "SC402", "SC404"})
 RETURNS = "SC316"
-UNREADABLE_CODES = frozenset({"SC311", "SC312", "SC313", "SC314", "SC315"})
+UNREADABLE_CODES = frozenset({"SC311", "SC312", "SC313", "SC314", "SC315", "SC317"})
 
 _IDENTITY = {
     "record_key": "SC401",
@@ -86,6 +89,9 @@ _PLUGGABLE = {
     "clustering.execution.strategy": EXECUTION_STRATEGIES,
 }
 _ONE_LOCK = "every program that writes the table must take this lock"
+_META_COLUMNS = "files.meta_columns"
+_FLOATING = frozenset({"float", "double"})
+_LOST_WITHOUT_KEYS = "Hudi's incremental queries and its Bloom index"
 _KEYS = re.compile(r"files\.(former_)?encryption_keys?|sources\.[^.]+\.encryption_keys")
 _METADATA = ("name", "description", "owner", "tags")
 _LAYOUT = ("clustering.trigger", "clustering.existing", "clustering.plan.", "clustering.execution.")
@@ -138,8 +144,11 @@ def spec_changes(
         and not (path not in old and is_default(path, new[path]))
         and not (path not in new and is_default(path, old[path]))
     )
+    rules = (_of_inexact_key(change, applied) for change in rules)
     rules = (_as_rewrite(change, declared) for change in rules) if _rewrites_files(declared) else rules
-    columns = column_changes(applied.columns, declared.columns)
+    columns = (
+        _of_computed_key(change, applied) for change in column_changes(applied.columns, declared.columns)
+    )
     changes = [*(_masked_generation(change, pii) for change in columns), *rules]
     located = [_located(change, origin) for change in changes]
     return tuple(sorted(located, key=lambda change: (-change.change_class.rank, change.path)))
@@ -225,7 +234,9 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
     return Change(path=path, old=old, new=new, code=code, change_class=change_class, reason=reason)
 
 
-def _classified(path: str, old: Any, new: Any) -> tuple[str, ChangeClass, str | None]:
+def _classified(  # noqa: PLR0911 - a case, an answer
+    path: str, old: Any, new: Any
+) -> tuple[str, ChangeClass, str | None]:
     """Return the code, the class and the reason of the change of a field."""
     if path in _IDENTITY:
         return _IDENTITY[path], ChangeClass.BREAKING, "existing files are laid out by it"
@@ -233,12 +244,41 @@ def _classified(path: str, old: Any, new: Any) -> tuple[str, ChangeClass, str | 
         return "SC314", ChangeClass.BREAKING, "two partitions may already contain the same key"
     if path == VERSION_PATH:
         return "SC261", ChangeClass.FORMAT, effect_on_readers(old, new)
+    if path == _META_COLUMNS:
+        return _meta_columns_change(MetaColumns(old), MetaColumns(new))
     if any(_is_plugin(path, value) for value in (old, new)):
         return EXECUTES, ChangeClass.EXECUTES, "it names an installed plug-in, whose code is executed"
     if path.split(".", 1)[0] in _METADATA:
         return "SC101", ChangeClass.METADATA, None
     code, reason = ("SC202", _ONE_LOCK) if path == "locks" else ("SC201", None)
     return code, ChangeClass.POLICY, reason
+
+
+def _meta_columns_change(old: MetaColumns, new: MetaColumns) -> tuple[str, ChangeClass, str]:
+    """Return the code, the class and the reason of a change of the meta columns that files fill."""
+    if not old.may_become(new):
+        return "SC317", ChangeClass.BREAKING, f"rows that were written with {old} lack what {new} promises"
+    lost = f"{_LOST_WITHOUT_KEYS}{'' if new.has_commit_times else ', since and until'}"
+    return "SC263", ChangeClass.FORMAT, f"takes away {lost}"
+
+
+def _of_inexact_key(change: Change, applied: TableSpec) -> Change:
+    """Return a change to fewer meta columns as breaking if computed keys may differ from stored ones."""
+    types = types_by_path(applied.columns)
+    inexact = [path for path in applied.record_key if str(types.get(tuple(path.split(".")))) in _FLOATING]
+    if change.code != "SC263" or not applied.files.meta_columns.has_keys or not inexact:
+        return change
+    reason = f"the text of {inexact[0]}, a floating-point number, depends on the program that stored the key"
+    return replace(change, code="SC317", change_class=ChangeClass.BREAKING, reason=reason)
+
+
+def _of_computed_key(change: Change, applied: TableSpec) -> Change:
+    """Return a changed type of a key column as a changed key if files do not store keys."""
+    fields = {f"columns.{path}.type" for path in applied.record_key}
+    if change.code != "SC302" or change.path not in fields or applied.files.meta_columns.has_keys:
+        return change
+    reason = "files store no keys: keys are computed from the column, and another type gives other keys"
+    return replace(change, code="SC401", change_class=ChangeClass.BREAKING, reason=reason)
 
 
 def _is_plugin(path: str, value: Any) -> bool:

@@ -118,6 +118,14 @@ TEXTS: Mapping[str, CodeText] = {
             adopt_command=command("adopt", "LOCATION"),
         ),
     ),
+    "SC263": _text(
+        "New and rewritten files leave some of Hudi's columns null; others keep theirs until a write or "
+        "clustering rewrites them. Rows are then found by the columns of the record key. Hudi refuses "
+        "incremental queries of such a table, and its index must be SIMPLE or GLOBAL_SIMPLE. With none, "
+        "since and until are refused too.",
+        "Ask who reads changes of the table. It cannot be taken back: apply, and give Hudi jobs "
+        "hoodie.populate.meta.fields=false.",
+    ),
     "SC301": _text(
         "Existing rows have null in the new column. Applying makes an empty commit with the wider schema.",
         _APPLY,
@@ -183,6 +191,12 @@ TEXTS: Mapping[str, CodeText] = {
         "Let clustering rewrite those files first (clustering.execution.then: [prune]; run), choose "
         "another name, or add an allow entry with code, table and reason to parquetry.yml to restore the "
         "values.",
+    ),
+    "SC317": _text(
+        "Rows that were written without some meta columns lack keys or commit times, and readers would take "
+        "null for a value. And the text of a floating-point number depends on the version of Java, so stored "
+        "keys may differ from keys that are computed from the column.",
+        _NEW_TABLE,
     ),
     "SC401": _text(
         "Every row contains its key, and rows are found by it. With another key, the existing rows would "

@@ -71,6 +71,8 @@ def _identity(spec: TableSpec) -> dict[str, str]:
         options["hoodie.simple.index.update.partition.path"] = "true"
     elif spec.record_key:
         options["hoodie.index.type"] = "SIMPLE"
+    if not spec.files.meta_columns.has_keys:
+        options["hoodie.populate.meta.fields"] = "false"
     empty = {"hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.precombine.field"}
     return {key: value for key, value in options.items() if value or key not in empty}
 

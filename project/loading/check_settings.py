@@ -163,8 +163,9 @@ def _check_retention(resolution: Resolution) -> None:
 
 
 def _check_files(resolution: Resolution) -> None:
-    """Report encryption, page sizes and bloom filters that do not fit the other settings of files."""
+    """Report encryption, page sizes, filters and meta columns that do not fit the other settings."""
     files = resolution.table.spec.files
+    _check_meta_columns(resolution)
     path, former = "files.encryption_key", "files.former_encryption_keys"
     key = files.encryption_key if resolution.intact(path) else None
     if key is not None and check_key(resolution, path, key):
@@ -188,6 +189,21 @@ def _check_files(resolution: Resolution) -> None:
         )
         remedy = f"use always_true, or raise {size_limit} to 1MiB or more"
         resolution.report("PQ501", summary, path, remedy)
+
+
+def _check_meta_columns(resolution: Resolution) -> None:
+    """Report meta columns without keys if rows have no other key, or if a filter of keys is declared."""
+    path, bloom_filter = "files.meta_columns", "files.bloom_filter"
+    spec = resolution.table.spec
+    if spec.files.meta_columns.has_keys or not resolution.intact(path):
+        return
+    declared = resolution.table.declared(path)
+    if not spec.record_key and resolution.intact("record_key"):
+        summary = f"meta_columns: {declared} without record_key: rows would have no keys"
+        resolution.report("PQ502", summary, path, "declare record_key, or use meta_columns: all")
+    if spec.files.bloom_filter is BloomFilter.EXACT and resolution.intact(bloom_filter):
+        summary = f"bloom_filter: exact is a filter of the keys that meta_columns: {declared} leaves out"
+        resolution.report("PQ504", summary, bloom_filter, "use always_true, or meta_columns: all")
 
 
 def check_key(resolution: Resolution, path: str, reference: str) -> bool:

@@ -21,6 +21,7 @@ from parquetry.runtime.spec.clustering import (
     PlanPolicy,
     Trigger,
 )
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     MODIFIED,
@@ -72,6 +73,7 @@ def files(value: Mapping[str, Any]) -> FilesPolicy:
         bloom_filter=BloomFilter(value["bloom_filter"]),
         encryption_key=value.get("encryption_key"),
         former_encryption_keys=tuple(value.get("former_encryption_keys", ())),
+        meta_columns=MetaColumns(value["meta_columns"]),
     )
 
 

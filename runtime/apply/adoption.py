@@ -167,6 +167,14 @@ def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
         "table_version": config.version,
         **({"hive_style": config.hive_style, "url_encode": config.url_encode} if config.partition_by else {}),
     }
+    if spec.files.meta_columns is not config.meta_columns:
+        raise InvalidDataError(
+            "{table}: the rows have meta_columns: {found}, but the spec declares {declared_value}; declare "
+            "the value of the table",
+            table=handle.store.uri,
+            found=str(config.meta_columns),
+            declared_value=str(spec.files.meta_columns),
+        )
     for name, value in stored.items():
         if getattr(spec, name) != value:
             raise InvalidDataError(

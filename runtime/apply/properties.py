@@ -7,13 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from parquetry.runtime.commit.table_lock import lock_with_properties, locked_session
+from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import choose_key_generator
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import read_identity
-from parquetry.runtime.table.config import LOCK_METHOD_KEY, TIMEZONE_KEY, TableConfig
-from parquetry.runtime.table.creation import fields_of, lock_method_text, table_properties
+from parquetry.runtime.table.config import (
+    LOCK_METHOD_KEY,
+    META_COLUMNS_KEY,
+    POPULATE_META_FIELDS_KEY,
+    TIMEZONE_KEY,
+    TableConfig,
+)
+from parquetry.runtime.table.creation import fields_of, lock_method_text, meta_columns_texts, table_properties
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
@@ -38,6 +46,8 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 _KEYS = "hoodie.table.recordkey.fields"
 _HIVE = "hoodie.datasource.write.hive_style_partitioning"
 _ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
+
+_META_COLUMNS = (POPULATE_META_FIELDS_KEY, META_COLUMNS_KEY)
 
 _OTHER_SPELLING = {PRECOMBINE_KEY: ORDERING_KEY, ORDERING_KEY: PRECOMBINE_KEY}
 """The names of properties in other table versions, which could take precedence over the restored ones."""
@@ -82,6 +92,7 @@ def differing_properties(
         **dict.fromkeys(_OTHER_SPELLING, live.ordering_fields == ((spec.ordering,) if spec.ordering else ())),
         PARTITIONS_KEY: live.partition_by == spec.partition_by,
         LOCK_METHOD_KEY: live.locks is spec.locks,
+        **dict.fromkeys(_META_COLUMNS, live.meta_columns is spec.files.meta_columns),
         _HIVE: live.hive_style == spec.hive_style,
         _ENCODE: live.url_encode == spec.url_encode,
         GENERATOR_CLASS_KEY: live.key_generator == expected_config.key_generator,
@@ -102,7 +113,8 @@ def restore_properties(
     if not property_drift(handle, spec):
         return
     with _both_locks(handle, spec, timing):
-        drifts = property_drift(handle, spec)
+        drifts = [drift for drift in property_drift(handle, spec) if drift.key not in _META_COLUMNS]
+        put_meta_columns(handle, spec.files.meta_columns)
         absent = [drift.key for drift in drifts if drift.applied is None]
         update_table_properties(
             store,
@@ -142,6 +154,37 @@ def put_lock(handle: TableHandle, spec: TableSpec) -> None:
     )
 
 
+def put_meta_columns(handle: TableHandle, columns: MetaColumns) -> None:
+    """Put into the properties which meta columns new files fill, unless they name these; hold the lock.
+
+    Raises:
+        UnsupportedTableError: If rows may lack some of these columns.
+    """
+    check_meta_columns(handle, columns)
+    if handle.config.meta_columns is columns:
+        return
+    texts = meta_columns_texts(columns)
+    update_table_properties(
+        handle.store,
+        {key: text for key, text in texts.items() if text},
+        remove=[key for key, text in texts.items() if not text],
+        comment="meta columns changed by parquetry apply",
+    )
+
+
+def check_meta_columns(handle: TableHandle, columns: MetaColumns) -> None:
+    """Raise UnsupportedTableError if rows of the table may lack some of these meta columns."""
+    found = handle.config.meta_columns
+    if not found.may_become(columns):
+        raise UnsupportedTableError(
+            "{table}: rows were written with meta_columns: {found} and lack what meta_columns: {wanted} "
+            "promises; declare {found}, or fill a new table from this one",
+            table=handle.store.uri,
+            found=str(found),
+            wanted=str(columns),
+        )
+
+
 def change_lock(store: ObjectStore, spec: TableSpec, *, timing: Timing = DEFAULT_TIMING) -> None:
     """Give the table the lock of a spec, unless it has it, while both locks are held."""
     handle = open_table(store)
@@ -166,6 +209,7 @@ def _expected(spec: TableSpec, made_with: TableSpec | None, *, version: int) -> 
         ordering_key(version): spec.ordering or "",
         PARTITIONS_KEY: required.get(PARTITIONS_KEY, ""),
         LOCK_METHOD_KEY: lock_method_text(spec.locks),
+        **meta_columns_texts(spec.files.meta_columns),
     }
     if spec.partition_by:
         expected |= {_HIVE: boolean_text(value=spec.hive_style), _ENCODE: boolean_text(value=spec.url_encode)}

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from parquetry.runtime.apply.properties import properties_with_lock, put_lock, restore_properties
+from parquetry.runtime.apply.properties import (
+    check_meta_columns,
+    properties_with_lock,
+    put_lock,
+    put_meta_columns,
+    restore_properties,
+)
 from parquetry.runtime.apply.requirements import check_requirements, unexpected_table_error
 from parquetry.runtime.apply.version_change import change_version
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
@@ -99,8 +105,11 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     _check(store, change)
     applied = read_applied(store)
     check_faults(None, applied)
+    if not change.forgets:
+        check_meta_columns(open_table(store), change.spec.files.meta_columns)
     if change.restores and applied is not None:
-        restore_properties(store, applied.spec, owner=change.owner, timing=timing)
+        kept = replace(applied.spec.files, meta_columns=change.spec.files.meta_columns)
+        restore_properties(store, replace(applied.spec, files=kept), owner=change.owner, timing=timing)
     if change.drops_metadata_table:
         _drop_metadata_table(store, change, timing)
     if change.changes_version:
@@ -196,6 +205,7 @@ def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> i
         if change.alters_schema and not _has_schema(table, table.timeline(), change.spec):
             return None
         put_lock(table, change.spec)
+        put_meta_columns(table, change.spec.files.meta_columns)
         return _record(store, change)
 
 

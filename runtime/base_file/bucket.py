@@ -26,6 +26,7 @@ from parquetry.runtime.base_file.sizing import (
 from parquetry.runtime.base_file.undecoded import UndecodedColumns
 from parquetry.runtime.base_file.writer import BaseFileWriter, file_schema, keys_of, stored_keys
 from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.spec.meta_columns import COMMIT_TIME
 
 _SAMPLE_ROWS: Final = 1024
 _RATIOS: Final = (0.02, 1.0)
@@ -106,11 +107,13 @@ class BucketWriter:
     def copyable_parts(self, reader: BaseFileReader, group: RowGroupRange) -> ParquetParts | None:
         """Return the parts to copy a row group from, or None if the new file cannot contain its bytes.
 
-        That is the case if columns or codec have changed, if the new file is encrypted, or if the row group
-        is too large to be held in memory.
+        That is the case if columns or codec have changed, if the new file is encrypted, if rows lack the
+        commit time that they have by their file, or if the row group is too large to be held in memory.
         """
         parts = reader.parts if self._context.files.encryption_key is None else None
         if parts is None or parts.columns != self._template.columns:
+            return None
+        if COMMIT_TIME not in self._context.files.meta_columns.empty and not reader.has_every_time:
             return None
         if parts.codecs(group.number) != {self._encoder.codec}:
             return None

@@ -67,10 +67,14 @@ class AddedKeys:
 
 
 class FooterKeys:
-    """Collects the entries of the footer about the record keys of one file."""
+    """Collects the entries of the footer about the record keys of one file.
 
-    def __init__(self, avro_schema: str, bloom_filter: BloomFilter) -> None:
+    Without a ``bloom_filter``, the file stores no keys, and the footer has no entries about them.
+    """
+
+    def __init__(self, avro_schema: str, bloom_filter: BloomFilter | None) -> None:
         self._avro_schema = avro_schema
+        self._has_keys = bloom_filter is not None
         self._range = KeyRangeCollector()
         self._bloom = ExactBloomFilter() if bloom_filter is BloomFilter.EXACT else None
         self._keys = 0
@@ -83,7 +87,9 @@ class FooterKeys:
             self._bloom.add(keys)
 
     def add_bounds(self, bounds: tuple[bytes, bytes] | None) -> bool:
-        """Add the keys of a copied row group by their range; return False if every key is needed."""
+        """Add the keys of a row group by their range; return False if every key is needed."""
+        if not self._has_keys:
+            return True
         return bounds is not None and self._bloom is None and self._range.add_bounds(*bounds)
 
     @property
@@ -116,9 +122,9 @@ class FooterKeys:
             AVRO_SCHEMA: self._avro_schema,
             "writer.model.name": "avro",
             CALENDAR[0]: CALENDAR[1],
-            BLOOM_TYPE: TYPE_CODE,
-            BLOOM_FILTER: ALWAYS_TRUE,
         }
+        if self._has_keys:
+            pairs |= {BLOOM_TYPE: TYPE_CODE, BLOOM_FILTER: ALWAYS_TRUE}
         if self.min_key is not None and self.max_key is not None:
             pairs |= {MIN_KEY: self.min_key, MAX_KEY: self.max_key}
         return pairs

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.message import Field, Value
@@ -26,10 +27,11 @@ from parquetry.runtime.parquet.column_reader import delta_columns
 from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
 from parquetry.runtime.parquet.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.quoting import quoted_library_text
-from parquetry.runtime.spec.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.ranged_input import RangedInput
 
+_EMPTY_TEXT: Final = pa.scalar("")
 _LARGE_ROW_GROUP = 64 * 1024 * 1024
 _READ_AHEAD = 1024 * 1024
 _LARGEST_READ_AHEAD: Final = 4 * 1024 * 1024
@@ -79,9 +81,9 @@ class _NamedFile:
 class BaseFileReader:
     """Reads one base file from front to back.
 
-    Batches have the columns of ``schema``: commit time, sequence number if it is wanted, and key as stored,
-    then the table's columns, also if the file has an older schema. Text columns with small dictionaries stay
-    dictionaries, so that they are neither decoded nor encoded again.
+    Batches have the columns of ``schema``: commit time, sequence number if it is wanted, and key, then the
+    table's columns, also if the file has an older schema. A row without a commit time has that of its file.
+    Text columns with small dictionaries stay dictionaries, so that they are not decoded and encoded again.
     """
 
     def __init__(
@@ -92,8 +94,10 @@ class BaseFileReader:
         conformer: Conformer,
         dictionaries: frozenset[str],
         batch_bytes: int,
+        instant: str,
         place: Field,
     ) -> None:
+        self._instant = instant
         self._content = content
         self._file = file
         self._dictionaries = dictionaries
@@ -137,6 +141,15 @@ class BaseFileReader:
             return ParquetParts(_NamedFile(self._content, self.place))
 
     @cached_property
+    def has_every_time(self) -> bool:
+        """True if each row stores a commit time, by the statistics of a file with the columns of Hudi."""
+        groups = (self._file.metadata.row_group(n) for n in range(self._file.metadata.num_row_groups))
+        times = [
+            group.column(META_COLUMNS.index(COMMIT_TIME)).statistics for group in groups if group.num_rows
+        ]
+        return all(known is not None and known.has_null_count and not known.null_count for known in times)
+
+    @cached_property
     def bounds_hide_nan(self) -> bool:
         """True if its floating-point columns may contain a NaN although they have bounds."""
         return not leaves_nan_unbounded(self._file.metadata)
@@ -146,7 +159,7 @@ class BaseFileReader:
         rows = self._batch_rows
         seen_rows = seen_bytes = 0
         for batch in self._read(group, self._conformer.source.names, rows):
-            conformed = self._conformer(batch)
+            conformed = self._with_times(self._conformer(batch))
             seen_rows += conformed.num_rows
             seen_bytes += batch_arrow_bytes(conformed)
             yield conformed
@@ -163,7 +176,9 @@ class BaseFileReader:
         """
         conformer = self._conformer.only(names)
         rows = self._batch_rows if max_rows is None else min(self._batch_rows, max_rows)
-        return (conformer(batch) for batch in self._read(group, conformer.source.names, rows))
+        return (
+            self._with_times(conformer(batch)) for batch in self._read(group, conformer.source.names, rows)
+        )
 
     def undecoded_columns(self, parts: ParquetParts, *, decoded: str | None) -> UndecodedColumns:
         """Return a reader that decodes as little as possible, except for the column ``decoded``."""
@@ -184,12 +199,23 @@ class BaseFileReader:
             rows = self._file.read_row_group(
                 group.number, columns=self._conformer.source.names, use_threads=False
             )
-        return self._conformer(one_batch(rows.to_batches()))
+        return self._with_times(self._conformer(one_batch(rows.to_batches())))
 
     def keys(self, group: RowGroupRange) -> Iterator[pa.StringArray]:
         """Yield the record keys of a row group."""
         for batch in self._read(group, [RECORD_KEY], _MAX_ROWS):
             yield batch.column(0)
+
+    def _with_times(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows. One without a commit time gets that of its file, in which it was written."""
+        at = rows.schema.get_field_index(COMMIT_TIME)
+        # Bulk inserts of Hudi leave an empty text, and its other writers null.
+        if at < 0 or not (rows.column(at).null_count or _EMPTY_TEXT in rows.column(at).dictionary):
+            return rows
+        times = rows.column(at).cast(pa.string())
+        times = pc.if_else(pc.fill_null(pc.equal(times, ""), fill_value=True), self._instant, times)
+        times = times.dictionary_encode()
+        return rows.set_column(at, rows.schema.field(at), times)
 
     def _read(self, group: RowGroupRange, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         with reading(self.place):
@@ -270,6 +296,7 @@ def open_base_file(
             conformer=conformer,
             dictionaries=dictionaries,
             batch_bytes=batch_bytes,
+            instant=base.instant,
             place=place,
         )
 

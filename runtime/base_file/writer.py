@@ -81,7 +81,10 @@ class BaseFileWriter:
         self._base = bucket.base if rollover == 0 else None
         self._base_clustering = base_clustering if self._base else None
         self._encoder = encoder
-        self._keys = FooterKeys(context.avro_schema, context.files.bloom_filter)
+        self._empty = context.files.meta_columns.empty
+        self._keys = FooterKeys(
+            context.avro_schema, None if RECORD_KEY in self._empty else context.files.bloom_filter
+        )
         self._column_numbers = parquet_column_numbers(file_schema(stored_schema(context.schema)))
         self._origins = np.zeros(len(RowOrigin), np.int64)
         self._resources = ExitStack()
@@ -140,8 +143,11 @@ class BaseFileWriter:
         ``rows`` are as :class:`UndecodedColumns` reads them. The columns with the parquet paths
         ``dictionaries`` had one in the base file.
         """
-        names = _constant(self.name.name, rows.num_rows)
-        table = pa.Table.from_batches([rows]).add_column(META_COLUMNS.index(FILE_NAME), FILE_NAME, names)
+        table = pa.Table.from_batches([rows])
+        own = self._own_columns(rows.num_rows)
+        table = table.add_column(META_COLUMNS.index(FILE_NAME), FILE_NAME, own.pop(FILE_NAME))
+        for name, values in own.items():
+            table = table.set_column(META_COLUMNS.index(name), name, values)
         return self._encoder.encode_again(table, dictionaries)
 
     def append_remaining(self, encoded: EncodedRows) -> None:
@@ -151,14 +157,14 @@ class BaseFileWriter:
         self._add_keys(encoded)
 
     def copy(self, reader: BaseFileReader, parts: ParquetParts, group: RowGroupRange) -> None:
-        """Copy a row group of the base file. Only the file name in its rows changes."""
+        """Copy a row group of the base file, except its meta columns that are the same in all rows."""
         rows = group.end - group.first
-        names = pa.table({FILE_NAME: _constant(self.name.name, rows)})
-        renamed = self._encoder.encode_constants(names).parts.chunks(0)[0]
+        own = pa.table(self._own_columns(rows))
+        chunks = self._encoder.encode_constants(own).parts.chunks(0)
         self._copies.append(
             parts,
             group.number,
-            replaced={META_COLUMNS.index(FILE_NAME): renamed},
+            replaced=dict(zip(map(META_COLUMNS.index, own.column_names), chunks, strict=True)),
             unbounded=_columns_hiding_nan(reader, parts, group),
         )
         self._count(np.full(rows, RowOrigin.COPIED, np.int8))
@@ -167,13 +173,15 @@ class BaseFileWriter:
     def encode_changed(
         self, stored: pa.RecordBatch, changes: RowChanges, kept: Collection[str]
     ) -> ChangedColumns:
-        """Return the columns of an updated row group except those ``kept``, and the file name, encoded."""
-        names = [name for name in stored.schema.names if name not in kept]
+        """Return the columns of an updated row group, encoded, except those ``kept``."""
+        names = [name for name in stored.schema.names if name not in {*kept, *self._empty}]
         part = replace(changes, rows=changes.rows.select(names))
         rows = pa.Table.from_batches([apply_changes(stored.select(names), part)])
         origins = rows.column(ORIGIN).to_numpy()
-        rows = rows.drop_columns([ORIGIN]).append_column(FILE_NAME, _constant(self.name.name, rows.num_rows))
-        return ChangedColumns(names=(*names, FILE_NAME), encoded=self._encode(rows), origins=origins)
+        rows = rows.drop_columns([ORIGIN])
+        for name, values in self._own_columns(rows.num_rows).items():
+            rows = rows.append_column(name, values)
+        return ChangedColumns(names=tuple(rows.column_names), encoded=self._encode(rows), origins=origins)
 
     def patch(
         self, reader: BaseFileReader, parts: ParquetParts, group: RowGroupRange, columns: ChangedColumns
@@ -193,11 +201,10 @@ class BaseFileWriter:
         self._add_stored_keys(reader, parts, group)
 
     def encode_columns(self, columns: pa.Table, rows: int) -> ChangedColumns:
-        """Return columns of rows from other files, encoded, with partition path and file name added."""
-        constants = {PARTITION_PATH: self._bucket.partition, FILE_NAME: self.name.name}
-        fields = [*columns.schema, *(pa.field(name, DICTIONARY) for name in constants)]
-        arrays = [*columns.columns, *(_constant(value, rows) for value in constants.values())]
-        table = pa.table(arrays, schema=pa.schema(fields))
+        """Return columns of rows from other files, encoded, with the meta columns that are not from there."""
+        constants = {PARTITION_PATH: _constant(self._bucket.partition, rows), **self._own_columns(rows)}
+        fields = [*columns.schema, *(pa.field(name, values.type) for name, values in constants.items())]
+        table = pa.table([*columns.columns, *constants.values()], schema=pa.schema(fields))
         return ChangedColumns(
             names=tuple(table.column_names),
             encoded=self._encode(table),
@@ -322,11 +329,16 @@ class BaseFileWriter:
         if self._rollover == 0:
             put_partition_metadata(context.store, self._bucket.partition, instant=context.instant)
 
+    def _own_columns(self, rows: int) -> dict[str, pa.Array]:
+        """Return the meta columns that do not depend on the rows: the file name, and the empty ones."""
+        empty = {name: pa.nulls(rows, _meta_type(name)) for name in self._empty}
+        return {FILE_NAME: _constant(self.name.name, rows), **empty}
+
     def _with_constants(self, rows: pa.Table) -> pa.Table:
         """Return the rows with all five meta columns in Hudi's order."""
         own = dict(zip(rows.column_names, rows.columns, strict=True))
         own[PARTITION_PATH] = _constant(self._bucket.partition, rows.num_rows)
-        own[FILE_NAME] = _constant(self.name.name, rows.num_rows)
+        own |= self._own_columns(rows.num_rows)
         schema = file_schema(rows.schema)
         return pa.table([own[name] for name in schema.names], schema=schema)
 
@@ -370,8 +382,12 @@ def _columns_hiding_nan(reader: BaseFileReader, parts: ParquetParts, group: RowG
 
 def file_schema(rows: pa.Schema) -> pa.Schema:
     """Return the schema of a base file: the five meta columns, then the columns of the rows."""
-    meta = [pa.field(name, DICTIONARY if name in _CONSTANT_COLUMNS else pa.string()) for name in META_COLUMNS]
+    meta = [pa.field(name, _meta_type(name)) for name in META_COLUMNS]
     return pa.schema([*meta, *(field for field in rows if field.name not in {*META_COLUMNS, ORIGIN})])
+
+
+def _meta_type(name: str) -> pa.DataType:
+    return DICTIONARY if name in _CONSTANT_COLUMNS else pa.string()
 
 
 def _constant(value: str, rows: int) -> pa.DictionaryArray:

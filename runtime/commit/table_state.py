@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.commit.damaged_files import check_partitions, recorded_partitions
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.key_generator import KeyEncoding
@@ -13,6 +14,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_path import KeyRules
 from parquetry.runtime.table.statistics import look_up
+from parquetry.runtime.table.stored_keys import StoredKeys
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 
@@ -40,6 +42,12 @@ class TableState:
         config = self.handle.config
         named = bool(config.record_key) and self.handle.key_encoding(self.view) is KeyEncoding.PREFIXED
         return KeyRules.of(config, named_key=named)
+
+    @cached_property
+    def stored_keys(self) -> StoredKeys:
+        """The origin of the record keys of stored rows."""
+        has_keys = self.handle.config.meta_columns.has_keys
+        return StoredKeys(schema=arrow_schema(self.spec.columns), rules=None if has_keys else self.rules)
 
     @property
     def schema_json(self) -> str:
@@ -71,14 +79,16 @@ class TableState:
 
     def with_key_ranges(self, files: Sequence[FileSlice]) -> list[FileSlice]:
         """Return the files with row counts, key ranges and encryption, from statistics or footers."""
-        known = look_up(self.handle.store, files, columns=())
-        return [
-            replace(
-                f,
-                rows=known[f.path].rows,
-                min_key=known[f.path].min_key,
-                max_key=known[f.path].max_key,
-                encrypted=known[f.path].encrypted,
+        keys = self.stored_keys
+        known = look_up(self.handle.store, files, columns=() if keys.rules is None else keys.columns[:1])
+        found = []
+        for file in files:
+            of_file = known[file.path]
+            bounds = (
+                (of_file.min_key, of_file.max_key) if keys.rules is None else keys.bounds_in(of_file.columns)
             )
-            for f in files
-        ]
+            low, high = bounds or (None, None)
+            found.append(
+                replace(file, rows=of_file.rows, min_key=low, max_key=high, encrypted=of_file.encrypted)
+            )
+        return found

@@ -21,7 +21,7 @@ from parquetry.message import FILE_FIELD, Value, command
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.table_state import TableState
-from parquetry.runtime.errors import InvalidDataError, NotFoundError, UnsupportedTableError
+from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.services.clean import clean_groups
 from parquetry.runtime.services.clean_plan import check_no_writes, protected_files
@@ -31,6 +31,7 @@ from parquetry.runtime.services.value_search import matches_in_file, matches_in_
 from parquetry.runtime.sources.ledger import ingested_by
 from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.read.scan import scan_files
+from parquetry.runtime.spark.read.stored_keys import with_keys
 from parquetry.runtime.spark.session.connect import check_timestamp_type
 from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.keys import quoted_name, record_key_sql
@@ -162,15 +163,9 @@ def survey(
         InvalidDataError: If the condition is not valid SQL, a key is not a key of the table, more than
             :data:`MOST_ROWS` rows match, or a savepoint protects one of the files.
         ConflictError: If a write is unfinished.
-        UnsupportedTableError: If the table does not store record keys.
 
     """
     check_timestamp_type(spark)
-    if not table.config.meta_columns.has_keys:
-        raise UnsupportedTableError(
-            "{table}: hoodie.populate.meta.fields=false, so rows have no keys to purge by",
-            table=table.store.uri,
-        )
     timeline = recovered_timeline(table, timing=timing)
     check_no_writes(timeline)
     condition = _condition(spark, table, timeline, request)
@@ -186,7 +181,8 @@ def survey(
         counts = {
             (row[FILE], row[_LIVE]): row["count"] for row in hits.groupBy(FILE, _LIVE).count().collect()
         }
-        instants = [row[0] for row in hits.select(COMMIT_TIME).distinct().collect()]
+        # Rows without a commit time do not show from which files of a source they came.
+        instants = [row[0] for row in hits.select(COMMIT_TIME).distinct().collect() if row[0] is not None]
         texts = _text_frame(hits, columns).distinct().limit(_MOST_TEXTS + 1).collect()
     if len(texts) > _MOST_TEXTS:
         raise InvalidDataError(
@@ -302,20 +298,20 @@ def _versions_of_rows(
     live: Collection[str],
 ) -> DataFrame:
     """Return the rows of all ``files``, each with its file and a flag that is true for files in ``live``."""
-    columns = table.effective_spec(timeline).columns
+    state = TableState(handle=table, timeline=timeline)
     frames = [
         scan_files(
             spark,
             table,
             timeline,
             [file for file in files if (file.path in live) == is_live],
-            columns,
+            state.spec.columns,
             meta=_META,
             positions=True,
         ).withColumn(_LIVE, F.lit(is_live))
         for is_live in (True, False)
     ]
-    return frames[0].unionAll(frames[1])
+    return with_keys(frames[0].unionAll(frames[1]), state.stored_keys, files)
 
 
 def _rows_to_delete(rows: DataFrame) -> tuple[tuple[str, str], ...]:

@@ -22,6 +22,20 @@ class MetaColumns(StrEnum):
     NONE = "none"
 
     @property
+    def empty(self) -> tuple[str, ...]:
+        """The meta columns that are null in each row of a new file."""
+        filled = {
+            MetaColumns.ALL: META_COLUMNS,
+            MetaColumns.COMMIT_TIME: (COMMIT_TIME,),
+            MetaColumns.NONE: (),
+        }
+        return tuple(name for name in META_COLUMNS if name not in filled[self])
+
+    def may_become(self, other: MetaColumns) -> bool:
+        """Return whether a table may fill these columns from now on, as no row lacks one of them."""
+        return {*self.empty} <= {*other.empty}
+
+    @property
     def has_keys(self) -> bool:
         """True if rows store their keys."""
         return self is MetaColumns.ALL

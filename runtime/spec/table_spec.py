@@ -14,6 +14,7 @@ from typing import Any, Final
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief, from_json_value, omit, to_json_value
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.types import parse_type
 
@@ -102,6 +103,7 @@ class FilesPolicy:
     bloom_filter: BloomFilter = BloomFilter.ALWAYS_TRUE
     encryption_key: str | None = field(default=None, metadata=OMIT_EMPTY)
     former_encryption_keys: tuple[str, ...] = field(default=(), metadata=OMIT_EMPTY)
+    meta_columns: MetaColumns = field(default=MetaColumns.ALL, metadata=omit(MetaColumns.ALL))
 
     @property
     def keys(self) -> tuple[str, ...]:

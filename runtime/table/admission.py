@@ -137,8 +137,11 @@ def writing_problems(config: TableConfig) -> Iterator[str]:
             "hoodie.datasource.write.drop.partition.columns=true: files lack the partition columns; "
             "rewrite the table without that setting"
         )
-    if not config.meta_columns.has_keys:
-        yield ("hoodie.populate.meta.fields=false: rows have no record keys; rewrite the table with true")
+    if not config.meta_columns.has_keys and not config.record_key:
+        yield (
+            "hoodie.populate.meta.fields=false without hoodie.table.recordkey.fields: rows have no record "
+            "keys; rewrite the table with one of them"
+        )
     if len(config.ordering_fields) > 1:
         yield (
             f"hoodie.table.ordering.fields={','.join(config.ordering_fields)}: one ordering field is "

@@ -22,13 +22,20 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.key_generator import choose_key_generator
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.rules import Rule, broken_references, check_columns, check_new_columns
 from parquetry.runtime.spec.table_spec import NEW_TABLE_VERSIONS, TABLE_VERSIONS, Locks, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.open import probe_put_if_absent, probe_put_if_match
 from parquetry.runtime.table.applied import TableIdentity, check_faults, read_identity
-from parquetry.runtime.table.config import COPY_ON_WRITE, LOCK_METHOD_KEY, TIMEZONE_KEY
+from parquetry.runtime.table.config import (
+    COPY_ON_WRITE,
+    LOCK_METHOD_KEY,
+    META_COLUMNS_KEY,
+    POPULATE_META_FIELDS_KEY,
+    TIMEZONE_KEY,
+)
 from parquetry.runtime.table.partition_metadata import partition_metadata_path
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
@@ -165,6 +172,7 @@ def table_properties(spec: TableSpec) -> dict[str, str]:
         properties["hoodie.table.recordkey.fields"] = ",".join(spec.record_key)
     if method := lock_method_text(spec.locks):
         properties[LOCK_METHOD_KEY] = method
+    properties |= {key: text for key, text in meta_columns_texts(spec.files.meta_columns).items() if text}
     properties |= new_properties(spec.table_version, fields_of(spec))
     properties[CHECKSUM_KEY] = table_checksum(properties)
     return properties
@@ -173,6 +181,14 @@ def table_properties(spec: TableSpec) -> dict[str, str]:
 def lock_method_text(locks: Locks) -> str:
     """Return the value of the property that names the lock; an empty text means that it is absent."""
     return "" if locks is Locks.FILE else str(locks)
+
+
+def meta_columns_texts(columns: MetaColumns) -> dict[str, str]:
+    """Return the properties that name the filled meta columns; an empty text means that one is absent."""
+    return {
+        POPULATE_META_FIELDS_KEY: "" if columns is MetaColumns.ALL else "false",
+        META_COLUMNS_KEY: str(columns) if columns is MetaColumns.COMMIT_TIME else "",
+    }
 
 
 def fields_of(spec: TableSpec) -> Fields:
@@ -216,6 +232,12 @@ def check_spec(spec: TableSpec) -> None:
             table=spec.name,
             version=spec.table_version,
             versions=[*TABLE_VERSIONS],
+        )
+    if not spec.record_key and not spec.files.meta_columns.has_keys:
+        raise InvalidDataError(
+            "table {table}: it has no record_key, so the meta columns hold the only keys of its rows; "
+            "declare a record_key, or meta_columns: all",
+            table=spec.name,
         )
     check_columns(spec.columns)
     _check_references(spec, (Rule.MISSING, Rule.WITHIN_STRUCT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -12,7 +12,7 @@ from parquetry.runtime.errors import NotFoundError, StaleTimelineError, TableNot
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
 from parquetry.runtime.spec.masking import cleared, failures_masked, masked_by
-from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.admission_to_read import check_readable
 from parquetry.runtime.table.applied import (
@@ -151,13 +151,14 @@ class TableHandle:
         return FileSystemView(self.store, timeline, self.config)
 
     def effective_spec(self, timeline: Timeline) -> TableSpec:
-        """Return the applied spec with the live columns.
+        """Return the applied spec with the live columns and the meta columns that the properties name.
 
         If none is applied, return a spec made from the table.
         """
         live = live_columns(self.store, timeline, self.config)
         if self.spec is not None:
-            return self.spec.with_columns(reconcile(self.spec.columns, live))
+            files = replace(self.spec.files, meta_columns=self.config.meta_columns)
+            return replace(self.spec, columns=reconcile(self.spec.columns, live), files=files)
         return TableSpec(
             name=self.config.name,
             columns=live,
@@ -166,6 +167,7 @@ class TableHandle:
             partition_by=self.config.partition_by,
             hive_style=self.config.hive_style,
             url_encode=self.config.url_encode,
+            files=FilesPolicy(meta_columns=self.config.meta_columns),
             table_version=self.config.version,
             locks=self.config.locks,
         )
@@ -176,7 +178,12 @@ class TableHandle:
         return schema_json(self.config.name, columns, recorded_schema(timeline, self.config), keys=keys)
 
     def key_encoding(self, view: FileSystemView) -> KeyEncoding:
-        """Return the encoding of record keys. If the key generator is ambiguous, one file is read."""
+        """Return the encoding of record keys. If the key generator is ambiguous, one file is read.
+
+        If no keys are stored, they are compared only with each other, and any encoding will do.
+        """
+        if not self.config.meta_columns.has_keys:
+            return KeyEncoding.PREFIXED if len(self.config.record_key) > 1 else KeyEncoding.BARE
         declared = key_encoding_of(self.config.key_generator, self.config.record_key)
         return declared or detect_key_encoding(self.store, view, self.config.record_key)
 

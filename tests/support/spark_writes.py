@@ -75,7 +75,7 @@ class SparkWrite:
         with ExitStack() as stack:
             if self.on_cluster:
                 stack.enter_context(as_on_a_cluster())
-            stack.enter_context(_by(self.way))
+            stack.enter_context(looked_up(self.way))
             return write(spark, handle, frame, WriteRequest(operation=self.operation), timing=timing)
 
     def to_json(self) -> dict[str, Any]:
@@ -107,7 +107,8 @@ def as_on_a_cluster() -> Iterator[None]:
 
 
 @contextmanager
-def _by(way: Way) -> Iterator[None]:
+def looked_up(way: Way) -> Iterator[None]:
+    """Look keys up and fetch rows as a way says."""
     attempt = "parquetry.runtime.spark.attempt"
     with ExitStack() as stack:
         if way is not Way.BY_SIZE:

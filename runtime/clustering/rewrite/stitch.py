@@ -50,7 +50,6 @@ row group.
 
 _SAMPLE_ROWS: Final = 20_000
 _MOST_DICTIONARY_BYTES: Final = 16 * 1024
-_REWRITTEN_COLUMNS: Final = frozenset({PARTITION_PATH, FILE_NAME})
 _MOST_PENDING: Final = 256
 """The largest number of waiting row groups, because each may keep a file open."""
 
@@ -130,6 +129,7 @@ class _Stitcher:
         self, context: WriteContext, writer: SpreadingWriter, read_tally: Tally, written_tally: Tally
     ) -> None:
         self._writer = writer
+        self._own_columns = frozenset({PARTITION_PATH, FILE_NAME, *context.files.meta_columns.empty})
         self._row_group_arrow_bytes = context.row_group_arrow_bytes
         columns = leaf_columns(writer.template.columns)
         self._flat = [flat for _, flat in columns]
@@ -265,7 +265,7 @@ class _Stitcher:
             for name in sorted(names)
             for leaf in self._writer.leaf_numbers[name]
         }
-        others = [name for name in self._writer.leaf_numbers if name not in {*names, *_REWRITTEN_COLUMNS}]
+        others = [name for name in self._writer.leaf_numbers if name not in {*names, *self._own_columns}]
         copied_bytes = sum(chunk.encoded_bytes for chunk in joined.values())
         read_tally = Tally()
         table = _decoded(sources, others, self._row_group_arrow_bytes - copied_bytes, read_tally)
@@ -290,7 +290,7 @@ class _Stitcher:
         return {
             name
             for name, leaf_numbers in self._writer.leaf_numbers.items()
-            if name not in _REWRITTEN_COLUMNS
+            if name not in self._own_columns
             and all(_are_independent([one.pages[leaf] for one in sources]) for leaf in leaf_numbers)
         }
 

@@ -39,6 +39,7 @@ from parquetry.runtime.spark.lookup.tagging import (
 )
 from parquetry.runtime.spark.lookup.task_lookup import LocatedKeys, locate_keys
 from parquetry.runtime.spark.read.scan import scan_files
+from parquetry.runtime.spark.read.stored_keys import with_keys
 from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, KeyScope
@@ -137,12 +138,12 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
         positions=True,
     )
     tagged = stored.join(wanted, same, "left_semi").select(
-        RECORD_KEY,
+        F.coalesce(RECORD_KEY, FILE).alias(RECORD_KEY),  # its value is not used: the rows are deleted
         FILE,
         POSITION,
         F.lit(None).cast("string").alias(PARTITION),
         F.expr("true").alias(DELETE),
-        F.xxhash64(RECORD_KEY, FILE, POSITION).alias(HASH),
+        F.xxhash64(FILE, POSITION).alias(HASH),
     )
     found = count_tagged(tagged, files=files, rows=staged.rows)
     return replace(_remove(attempt, staged, found, slices), incomplete_deletes=incomplete)
@@ -205,9 +206,13 @@ def _tagged_keys(
     """
     spec = attempt.state.spec
     candidates = _candidates(attempt, staged, slices, partitioned=partitioned and default is None)
-    if default is None and not moves and _is_located_by_tasks(staged, candidates):
+    stored_keys = attempt.state.stored_keys
+    is_for_tasks = default is None and not moves and stored_keys.are_spelled_here
+    if is_for_tasks and _is_located_by_tasks(staged, candidates):
         store = attempt.state.handle.store
-        return locate_keys(attempt.spark, store, staged, candidates, partitioned=partitioned)
+        return locate_keys(
+            attempt.spark, store, staged, candidates, stored_keys=stored_keys, partitioned=partitioned
+        )
     compares = moves and spec.ordering is not None
     by_partition = partitioned and len({*staged.totals, *(c.partition for c in candidates)}) > 1
     found = None
@@ -262,7 +267,7 @@ def _stored_positions(
     """
     spark, store = attempt.spark, attempt.state.handle.store
     columns = [c for c in attempt.state.spec.columns if c.name == ordering]
-    if is_small(staged):
+    if is_small(staged) and attempt.state.stored_keys.are_spelled_here:
         stored = arrow_schema(columns)
         # Tasks return the types of the files, which store small integers as ints.
         with_ordering = [
@@ -275,6 +280,7 @@ def _stored_positions(
                 store,
                 staged,
                 files,
+                stored_keys=attempt.state.stored_keys,
                 by_partition=by_partition,
                 ordering=with_ordering[0] if with_ordering else None,
             )
@@ -306,19 +312,21 @@ def _candidates(
 
 def _all_stored_keys(attempt: Attempt, files: Sequence[FileSlice], columns: Sequence[Column]) -> DataFrame:
     """Return all keys of the files with their positions, and the ordering column if it is in ``columns``."""
-    handle = attempt.state.handle
-    if not columns and not any(file.encrypted for file in files):
-        return stored_keys(attempt.spark, handle.store, files)
+    state = attempt.state
+    keys = state.stored_keys
+    if keys.rules is None and not columns and not any(file.encrypted for file in files):
+        return stored_keys(attempt.spark, state.handle.store, files)
+    needed = {*(path.partition(".")[0] for path in keys.columns), *(column.name for column in columns)}
     frame = scan_files(
         attempt.spark,
-        handle,
-        attempt.state.timeline,
+        state.handle,
+        state.timeline,
         files,
-        columns,
+        [column for column in state.spec.columns if column.name in needed],
         meta=(RECORD_KEY, PARTITION_PATH),
         positions=True,
     )
-    return frame.select(
+    return with_keys(frame, keys, files).select(
         F.col(RECORD_KEY).alias(STORED_KEY),
         F.col(PARTITION_PATH).alias(STORED_PARTITION),
         FILE,

@@ -1,8 +1,8 @@
-"""Lookup of a small batch's keys in base files, by tasks that read only the key column.
+"""Lookup of a small batch's keys in base files, by tasks that read only the key or its columns.
 
 This is cheaper than a Spark join as long as the keys of the batch fit into every task: a task compares the
-keys of a file where it decodes them, skips row groups without a wanted key, and returns only the found
-positions.
+keys of a file where it decodes or computes them, skips row groups without a wanted key, and returns only the
+found positions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.message import Value
@@ -33,6 +32,7 @@ from parquetry.runtime.stage.batch_keys import BatchKeys
 from parquetry.runtime.stage.part import PARTITION, type_at
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.stored_keys import StoredKeys
 
 SMALL_ROWS: Final = 500_000
 SMALL_BYTES: Final = 32 * 1024 * 1024
@@ -75,6 +75,7 @@ def find_positions(
     staged: StagedRows,
     files: Sequence[FileSlice],
     *,
+    stored_keys: StoredKeys,
     by_partition: bool,
     ordering: StoredOrdering | None,
 ) -> DataFrame:
@@ -85,6 +86,7 @@ def find_positions(
         store: The store of the table.
         staged: The batch.
         files: The files to search.
+        stored_keys: The origin of their keys, which must be spelled here.
         by_partition: Whether a key is searched for only in the partition of its row.
         ordering: The ordering column to return as well, or None.
 
@@ -99,7 +101,7 @@ def find_positions(
         partitioned=by_partition,
         columns=(RECORD_KEY, PARTITION) if by_partition else (RECORD_KEY,),
     )
-    task = _matcher(keys, store, work, ordering)
+    task = _matcher(keys, store, work, stored_keys, ordering)
     ddl = f"{STORED_KEY} string, {STORED_PARTITION} string, {FILE} string, {POSITION} bigint"
     if ordering is not None:
         ddl += f", {STORED_ORDERING} {ordering.ddl}"
@@ -111,6 +113,7 @@ def _matcher(
     keys: BatchKeys,
     store: ObjectStore,
     work: Sequence[Sequence[FileSlice]],
+    stored_keys: StoredKeys,
     ordering: StoredOrdering | None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def match(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,45 +122,64 @@ def _matcher(
             for partition, files in groupby(work[number], key=lambda f: f.partition):
                 wanted = keys.distinct(partition)
                 for file in files:
-                    yield from find_in_file(store, file, wanted, ordering)
+                    yield from find_in_file(store, file, wanted, stored_keys, ordering)
 
     return match
 
 
 def find_in_file(
-    store: ObjectStore, file: FileSlice, wanted: pa.Array, ordering: StoredOrdering | None
+    store: ObjectStore,
+    file: FileSlice,
+    wanted: pa.Array,
+    stored_keys: StoredKeys,
+    ordering: StoredOrdering | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the positions in the file of the wanted keys."""
-    columns = [RECORD_KEY, *([ordering.column] if ordering else [])]
-    for first, table in key_columns(store, file, wanted, columns):
-        yield from _matched_rows(table, wanted, first, file, ordering)
+    columns = [ordering.column] if ordering else []
+    for first, keys, table in row_groups_with(store, file, wanted, stored_keys, columns):
+        yield from _matched_rows(keys, table, wanted, first=first, file=file, ordering=ordering)
 
 
-def key_columns(
-    store: ObjectStore, file: FileSlice, wanted: pa.Array, columns: Sequence[str]
-) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the columns of each row group that may contain a wanted key, with the number of its first row.
+def row_groups_with(
+    store: ObjectStore,
+    file: FileSlice,
+    wanted: pa.Array,
+    stored_keys: StoredKeys,
+    columns: Sequence[str] = (),
+) -> Iterator[tuple[int, pa.Array, pa.Table]]:
+    """Yield the first row number, the keys and the columns of each row group that may have a wanted key.
 
     ``wanted`` are sorted as UTF-8 bytes.
     """
+    names = [*dict.fromkeys((*stored_keys.columns, *columns))]
     if not len(wanted):
         return
     place = Value.uri(f"{store.uri}/{file.path}")
     with store.open_input(file.path) as source, reading(place):
         parquet = open_parquet(source, store.allowed, place=place, pre_buffer=False)
         metadata = parquet.metadata
-        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        matching = [number for number, group in enumerate(groups) if _may_hold(group, wanted)]
-        announce_chunks(source, metadata, columns, row_groups=matching)
-        firsts = [*accumulate((group.num_rows for group in groups), initial=0)]
+        matching = []
+        for number in range(metadata.num_row_groups):
+            bounds = stored_keys.bounds_of_group(metadata, number)
+            if bounds is None or any_between(wanted, *bounds):
+                matching.append(number)
+        announce_chunks(source, metadata, {name.partition(".")[0] for name in names}, row_groups=matching)
+        rows = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+        firsts = [*accumulate(rows, initial=0)]
         for number in matching:
-            yield firsts[number], parquet.read_row_group(number, columns=list(columns), use_threads=False)
+            table = parquet.read_row_group(number, columns=names, use_threads=False)
+            yield firsts[number], stored_keys.of_rows(table), table
 
 
 def _matched_rows(
-    table: pa.Table, wanted: pa.Array, first: int, file: FileSlice, ordering: StoredOrdering | None
+    keys: pa.Array,
+    table: pa.Table,
+    wanted: pa.Array,
+    *,
+    first: int,
+    file: FileSlice,
+    ordering: StoredOrdering | None,
 ) -> Iterator[pa.RecordBatch]:
-    keys = table.column(RECORD_KEY).combine_chunks()
     found = pc.is_in(keys, value_set=wanted)
     if not found.true_count:
         return
@@ -179,18 +201,6 @@ def _matched_rows(
             else conform(stored.take(indices), ordering.arrow)
         )
     yield pa.RecordBatch.from_pydict(columns)
-
-
-def _may_hold(group: pq.RowGroupMetaData, wanted: pa.Array) -> bool:
-    """Return whether a wanted key is between the smallest and the largest key of the row group."""
-    for index in range(group.num_columns):
-        column = group.column(index)
-        if column.path_in_schema == RECORD_KEY:
-            statistics = column.statistics
-            if statistics is None or not statistics.has_min_max:
-                return True
-            return any_between(wanted, statistics.min, statistics.max)
-    return True
 
 
 def any_between(ordered: pa.Array, low: str, high: str) -> bool:

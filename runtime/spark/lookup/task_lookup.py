@@ -21,7 +21,7 @@ from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION
 from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.lookup.key_match import key_columns
+from parquetry.runtime.spark.lookup.key_match import row_groups_with
 from parquetry.runtime.spark.lookup.tagged_keys import KeyTotals
 from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import run_numbered
@@ -32,6 +32,7 @@ from parquetry.runtime.stage.lists import read_list, write_list
 from parquetry.runtime.stage.part import REFERENCE, hash_sum
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.stored_keys import StoredKeys
 from parquetry.runtime.task_failures import Task
 from parquetry.runtime.write.plan import ChangeCounts
 
@@ -73,6 +74,7 @@ def locate_keys(
     staged: StagedRows,
     files: Sequence[FileSlice],
     *,
+    stored_keys: StoredKeys,
     partitioned: bool,
 ) -> LocatedKeys:
     """Locate the rows of a small batch whose rows stay in their partitions.
@@ -82,6 +84,7 @@ def locate_keys(
         store: The store of the table.
         staged: The batch.
         files: The files to search.
+        stored_keys: The origin of their keys, which must be spelled here.
         partitioned: Whether keys are searched for only in the partition of their row. If not, every row of
             the batch must be a delete.
 
@@ -94,7 +97,9 @@ def locate_keys(
     )
     ordered = sorted(files, key=lambda f: (f.partition, f.path))
     tasks = _TASKS_PER_CORE * reachable_parallelism(spark)
-    found = _run_tasks(spark, _finder(keys, store, _shares(ordered, tasks)), min(len(ordered), tasks))
+    found = _run_tasks(
+        spark, _finder(keys, store, stored_keys, _shares(ordered, tasks)), min(len(ordered), tasks)
+    )
     lists: dict[str, list[str]] = {}
     for row in found:
         partition = ordered[row["number"]].partition if partitioned else ""
@@ -164,7 +169,12 @@ def _shares(items: Sequence[Any], tasks: int) -> list[list[tuple[int, Any]]]:
     return [numbered[low:high] for low, high in pairwise(bounds)]
 
 
-def _finder(keys: BatchKeys, store: ObjectStore, shares: Sequence[Sequence[tuple[int, FileSlice]]]) -> Task:
+def _finder(
+    keys: BatchKeys,
+    store: ObjectStore,
+    stored_keys: StoredKeys,
+    shares: Sequence[Sequence[tuple[int, FileSlice]]],
+) -> Task:
     """Return the task that writes, for each base file of its share, the list of winning rows stored there."""
 
     def find(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -173,7 +183,7 @@ def _finder(keys: BatchKeys, store: ObjectStore, shares: Sequence[Sequence[tuple
             for number, file in shares[share]:
                 if winners is None or file.partition != partition:
                     partition, winners = file.partition, keys.winners(file.partition)
-                rows = _found_in(store, file, winners)
+                rows = _found_in(store, file, winners, stored_keys)
                 if rows.num_rows:
                     deletes = rows.column(DELETE).combine_chunks().true_count
                     yield _summary(
@@ -213,12 +223,12 @@ def _start_task(numbers: Iterable[pa.RecordBatch]) -> list[int]:
     return [number for batch in numbers for number in batch.column(0).to_pylist()]
 
 
-def _found_in(store: ObjectStore, file: FileSlice, winners: pa.Table) -> pa.Table:
+def _found_in(store: ObjectStore, file: FileSlice, winners: pa.Table, stored_keys: StoredKeys) -> pa.Table:
     """Return the rows whose keys the file contains, with their positions, once per position."""
     wanted = winners.column(RECORD_KEY).combine_chunks()
     positions, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for first, stored in key_columns(store, file, wanted, [RECORD_KEY]):
-        matched = pc.index_in(stored.column(RECORD_KEY).combine_chunks(), value_set=wanted)
+    for first, stored, _ in row_groups_with(store, file, wanted, stored_keys):
+        matched = pc.index_in(stored, value_set=wanted)
         at = np.flatnonzero(matched.is_valid().to_numpy(zero_copy_only=False))
         positions.append(at + first)
         numbers.append(matched.take(pa.array(at)).to_numpy().astype(np.int64))

@@ -6,26 +6,22 @@ by one and sends them to a task, which can itself read them in the form that it 
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.spark.session.settings import ARROW_BATCH_BYTES
-from parquetry.runtime.spec.key_generator import EMPTY_KEY_PART, NULL_KEY_PART
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
 from parquetry.runtime.table.partition_path import KeyRules
+from parquetry.runtime.table.stored_keys import record_keys
 
-_EPOCH = dt.date(1970, 1, 1)
-_FOUR_DIGITS = ((dt.date(1, 1, 1) - _EPOCH).days, (dt.date(9999, 12, 31) - _EPOCH).days)
 _MOST_ROWS = 131_072
 _ARROW_TYPES: Final = {
     "boolean": pa.bool_(),
@@ -67,7 +63,7 @@ class PlainRows:
         """Yield batches with the table's columns, and with the record key unless it is one of these columns.
 
         Raises:
-            NotPlainError: If pyarrow cannot read a file, or only Spark spells a key correctly.
+            NotPlainError: If pyarrow cannot read a file.
 
         """
         try:
@@ -95,24 +91,6 @@ class PlainRows:
         if self.computes_key:
             arrays[RECORD_KEY] = record_keys(self.rules, [arrays[f] for f in self.rules.record_key])
         return pa.RecordBatch.from_pydict(arrays)
-
-
-def record_keys(rules: KeyRules, values: Sequence[pa.Array]) -> pa.Array:
-    """Return ``_hoodie_record_key`` of each row, which is null if all fields of the key are null or empty."""
-    texts = [_text(array) for array in values]
-    if not rules.named_key:
-        (text,) = texts
-        return pc.if_else(pc.equal(text, ""), None, text)
-    parts = []
-    lacking = None
-    for name, text in zip(rules.record_key, texts, strict=True):
-        empty = pc.fill_null(pc.equal(text, ""), fill_value=True)
-        lacking = empty if lacking is None else pc.and_(lacking, empty)
-        present = pc.if_else(pc.equal(text, ""), EMPTY_KEY_PART, text)
-        spelled = pc.if_else(pc.is_null(text), NULL_KEY_PART, present)
-        parts.append(pc.binary_join_element_wise(f"{name}:", spelled, ""))
-    joined = pc.binary_join_element_wise(*parts, ",")
-    return pc.if_else(lacking, pa.scalar(None, pa.string()), joined)
 
 
 def is_read_alike(arrow: pa.DataType, spark_type: str) -> bool:
@@ -148,17 +126,6 @@ def _alike(arrow: pa.DataType, kind: ColumnType) -> bool:  # noqa: PLR0911 - a c
                 and [arrow.field(i).name for i in range(arrow.num_fields)] == [f.name for f in fields]
                 and all(_alike(arrow.field(i).type, f.type) for i, f in enumerate(fields))
             )
-
-
-def _text(array: pa.Array) -> pa.Array:
-    """Return the values as texts in Java's spelling."""
-    if pa.types.is_string(array.type):
-        return array
-    if pa.types.is_date32(array.type):
-        days = pc.min_max(pc.cast(array, pa.int32())).as_py()
-        if days["min"] is not None and not _FOUR_DIGITS[0] <= days["min"] <= days["max"] <= _FOUR_DIGITS[1]:
-            raise NotPlainError("a year in a key has not four digits")
-    return pc.cast(array, pa.string())
 
 
 def _batch_rows(file: pq.ParquetFile, groups: Sequence[int]) -> int:
