@@ -31,7 +31,6 @@ from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS, PARTI
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.ranged_input import RangedInput
 
-_EMPTY_TEXT: Final = pa.scalar("")
 _LARGE_ROW_GROUP = 64 * 1024 * 1024
 _READ_AHEAD = 1024 * 1024
 _LARGEST_READ_AHEAD: Final = 4 * 1024 * 1024
@@ -210,7 +209,10 @@ class BaseFileReader:
         """Return the rows. One without a commit time gets that of its file, in which it was written."""
         at = rows.schema.get_field_index(COMMIT_TIME)
         # Bulk inserts of Hudi leave an empty text, and its other writers null.
-        if at < 0 or not (rows.column(at).null_count or _EMPTY_TEXT in rows.column(at).dictionary):
+        if at < 0:
+            return rows
+        lacks_empty = pc.index(rows.column(at).dictionary, "").as_py() < 0
+        if lacks_empty and not rows.column(at).null_count:
             return rows
         times = rows.column(at).cast(pa.string())
         times = pc.if_else(pc.fill_null(pc.equal(times, ""), fill_value=True), self._instant, times)
@@ -274,7 +276,9 @@ def open_base_file(
     with content:
         with reading(place):
             metadata, decryption = open_footer(content, store.allowed, place=place)
-            small = {COMMIT_TIME, *(small_dictionaries(metadata, schema).keys() - decoded)}
+            small = small_dictionaries(metadata, schema).keys() - decoded
+            # The clustering of Hudi 0.15 leaves the meta columns out where they are empty.
+            small |= {COMMIT_TIME} & {*metadata.schema.names}
             dictionaries = frozenset(small - delta_columns(metadata))
             file = pq.ParquetFile(
                 content,

@@ -153,7 +153,7 @@ def _meta_columns(raw: Mapping[str, str], location: str) -> MetaColumns:
     """Return the meta columns that new files fill. Hudi knows all and none; the rest is our own property."""
     if _flag(raw, POPULATE_META_FIELDS_KEY, default=True):
         return MetaColumns.ALL
-    value = raw.get(META_COLUMNS_KEY, MetaColumns.NONE).strip()
+    value = raw.get(META_COLUMNS_KEY, "").strip() or MetaColumns.NONE
     if value not in {MetaColumns.COMMIT_TIME, MetaColumns.NONE}:
         raise CorruptTableError(
             "{table}/{file}: {property}={found} is neither commit_time nor none; restore it from a copy",

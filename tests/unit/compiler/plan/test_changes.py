@@ -13,6 +13,7 @@ from parquetry.compiler.plan.model import ChangeClass
 from parquetry.compiler.spec_words import document, flatten, format_age, format_size
 from parquetry.project.validation.units import duration_seconds, size_bytes
 from parquetry.runtime.spec.clustering import ClusteringSpec, PlanPolicy
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     Column,
@@ -77,6 +78,13 @@ def codes(old, new):
             "SC201",
         ),
         ({"files": FilesPolicy(compression="snappy")}, "files.compression", "zstd", "snappy", "SC201"),
+        (
+            {"files": FilesPolicy(meta_columns=MetaColumns.NONE)},
+            "files.meta_columns",
+            "all",
+            "none",
+            "SC263",
+        ),
         ({"sources": ()}, "sources.in.format", "csv", None, "SC201"),
         ({"record_key": ()}, "record_key", ["a"], [], "SC401"),
         ({"partition_by": ("a",)}, "partition_by", [], ["a"], "SC402"),
@@ -245,6 +253,55 @@ def test_a_document_names_every_field_that_the_record_has():
         "columns.a.type",
     } <= set(words)
     assert not [path for path in words if path.endswith(("_bytes", "_seconds"))]
+
+
+META = {meta: replace(SPEC, files=FilesPolicy(meta_columns=meta)) for meta in MetaColumns}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "change_class", "lost"),
+    [
+        (
+            "all",
+            "commit_time",
+            "SC263",
+            ChangeClass.FORMAT,
+            "takes away Hudi's incremental queries and its Bloom index",
+        ),
+        (
+            "commit_time",
+            "none",
+            "SC263",
+            ChangeClass.FORMAT,
+            "takes away Hudi's incremental queries and its Bloom index, since and until",
+        ),
+        ("none", "commit_time", "SC317", ChangeClass.BREAKING, "lack what commit_time promises"),
+        ("none", "all", "SC317", ChangeClass.BREAKING, "lack what all promises"),
+        ("commit_time", "all", "SC317", ChangeClass.BREAKING, "lack what all promises"),
+    ],
+)
+def test_meta_columns_become_fewer_and_never_more(old, new, code, change_class, lost):
+    (change,) = changes(META[MetaColumns(new)], META[MetaColumns(old)])
+    assert (change.code, change.change_class) == (code, change_class)
+    assert lost in change.reason
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_keys_of_floating_point_numbers_stay_stored(kind):
+    """Their texts depend on the Java that stored them."""
+    columns = tuple(replace(column, type=kind) if column.name == "a" else column for column in SPEC.columns)
+    stored = replace(SPEC, columns=columns)
+    (change,) = changes(replace(stored, files=FilesPolicy(meta_columns=MetaColumns.NONE)), stored)
+    assert (change.code, change.change_class) == ("SC317", ChangeClass.BREAKING)
+    assert "the text of a, a floating-point number" in change.reason
+
+
+def test_the_type_of_a_key_column_stays_if_files_store_no_keys():
+    for meta, spec in META.items():
+        narrow = tuple(replace(c, type="int") if c.name == "a" else c for c in spec.columns)
+        wide = tuple(replace(c, type="bigint") if c.name == "a" else c for c in spec.columns)
+        (change,) = changes(replace(spec, columns=wide), replace(spec, columns=narrow))
+        assert change.code == ("SC302" if meta is MetaColumns.ALL else "SC401")
 
 
 def test_of_entries_that_come_and_go_only_what_they_say_is_a_change():

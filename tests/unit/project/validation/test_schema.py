@@ -71,6 +71,7 @@ PROMISED = [
     "files.row_group_size",
     "files.page_size",
     "files.bloom_filter",
+    "files.meta_columns",
     "files.encryption_key",
     "sources[].name",
     "sources[].format",
