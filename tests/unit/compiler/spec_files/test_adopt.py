@@ -291,7 +291,10 @@ def test_a_name_that_is_none_or_is_taken_asks_for_another(folder):
     ("change", "said"),
     [
         ({"hoodie__table__version": "10"}, "downgrade_table"),
-        ({"hoodie__populate__meta__fields": "false"}, "rewrite the table with true"),
+        (
+            {"hoodie__populate__meta__fields": "false", "hoodie__table__recordkey__fields": ""},
+            "rewrite the table with one of them",
+        ),
         ({"hoodie__table__type": "MERGE_ON_READ"}, "copy-on-write"),
         ({"hoodie__table__keygenerator__class": "com.example.Ours"}, "unknown key generator"),
     ],

@@ -67,7 +67,10 @@ def test_our_own_table_may_be_written(table):
             {"hoodie__datasource__write__drop__partition__columns": "true"},
             "rewrite the table without that setting",
         ),
-        ({"hoodie__populate__meta__fields": "false"}, "rewrite the table with true"),
+        (
+            {"hoodie__populate__meta__fields": "false", "hoodie__table__recordkey__fields": ""},
+            "rewrite the table with one of them",
+        ),
         (
             {"hoodie__table__ordering__fields": "a.b"},
             r"ordering field a\.b is part of a struct; rewrite the table",
