@@ -269,8 +269,13 @@ class BucketStore(VersionedStore):
             first = self._folder_prefix(waiting[0])
             with self._reporting("list", self._uri_of(waiting[0])):
                 page = next(self._pages(self._folder_prefix(""), recursive=True, after=first))
-            end = None if page.is_last else page.objects[-1].path if page.objects else first
-            whole = [path for path in waiting if _ends_before(self._folder_prefix(path), end)]
+            keys = [first, *(info.path for info in page.objects)]
+            if any(key >= following for key, following in itertools.pairwise(keys)):
+                break  # not all stores sort the keys
+            end = None if page.is_last else keys[-1]
+            # A folder below another one may end first. The other one comes before it here.
+            ended = [_ends_before(self._folder_prefix(path), end) for path in waiting]
+            whole = waiting[: [*ended, False].index(False)]
             for path in whole:
                 listed[path] = self._objects(_children(page.objects, self._folder_prefix(path)))
             if not whole:

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from parquetry.runtime.storage.bucket import BucketStore, ListingPage
 from parquetry.runtime.storage.model import ObjectInfo
 
-FOLDERS = ["p=a", "p=a/q=1", "p=ab", "p=b", "p=c", "p=c-", "p=c0", *(f"r={n:02}" for n in range(20))]
+FOLDERS = [
+    "p=a",
+    "p=a/q=1",
+    "p=a/q=2",
+    "p=ab",
+    "p=b",
+    "p=c",
+    "p=c-",
+    "p=c0",
+    *(f"r={n:02}" for n in range(20)),
+]
 """Some are below others, and some names begin with others."""
 
 
@@ -85,3 +95,18 @@ def test_the_root_is_listed_alone() -> None:
         "": ["f"],
         "p": ["p/g"],
     }
+
+
+def test_a_folder_below_another_may_end_first() -> None:
+    folders = ["p=a", "p=a/q=1", "p=a/q=2"]
+    store = PagedStore("t", [f"t/{folder}/{n}" for folder in folders for n in range(3)], 7)
+    assert [len(objects) for objects in store.list_each(folders).values()] == [3, 3, 3]
+
+
+def test_a_store_that_does_not_sort_keys() -> None:
+    folders = [f"p={n}" for n in range(10)]
+    store = PagedStore("t", [f"t/{folder}/{n}" for folder in folders for n in range(5)], 20)
+    store.keys.reverse()
+    assert {folder: len(objects) for folder, objects in store.list_each(folders).items()} == dict.fromkeys(
+        folders, 5
+    )
