@@ -291,7 +291,7 @@ class _State(Enum):
     """The progress of a publication, which decides how a failure is handled."""
 
     PENDING = auto()
-    """The completed file was not read back: it does not exist, or the store failed while it was put."""
+    """The completed file does not exist, or the store failed while it was put."""
     PUBLISHED = auto()
     """The completed file exists. If the lock was lost, the write still has to be validated again."""
     REJECTED = auto()

@@ -78,6 +78,7 @@ class GcsStore(BucketStore):
                 headers=filesystem._get_headers(None),  # noqa: SLF001
                 timeout=filesystem.requests_timeout,
             ) as answer:
+                self._note_date(answer.headers.get("Date"))
                 self._check_size(key, answer.content_length or 0, most_bytes=most_bytes)
                 parts, size_bytes = [], 0
                 async for part in answer.content.iter_any():
@@ -86,7 +87,6 @@ class GcsStore(BucketStore):
                     parts.append(part)
                 data = b"".join(parts)
                 retry.validate_response(answer.status, data, _OBJECT, (self.bucket, key))
-                self._note_date(answer.headers.get("Date"))
                 return data, answer.headers
 
         with _bad_request_errors():
@@ -114,7 +114,7 @@ class GcsStore(BucketStore):
             objects = [_info(entry) for entry in page.get("items", ()) if entry["name"] != after]
             is_last = "nextPageToken" not in page
             yield ListingPage(objects=objects, folders=page.get("prefixes", []), is_last=is_last)
-            if "nextPageToken" not in page:
+            if is_last:
                 return
             request["pageToken"] = page["nextPageToken"]
 

@@ -75,6 +75,7 @@ class S3Store(BucketStore):
         call = self._filesystem()._call_s3  # noqa: SLF001
         for attempt in range(1, _READ_ATTEMPTS + 1):
             answer = await call("get_object", Bucket=self.bucket, Key=key, **request)
+            self._note_date(_date_of(answer))
             try:
                 self._check_size(key, answer["ContentLength"], most_bytes=most_bytes)
                 data: bytes = await answer["Body"].read()
@@ -83,7 +84,6 @@ class S3Store(BucketStore):
                     raise
                 await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
             else:
-                self._note_date(_date_of(answer))
                 return data, answer
             finally:
                 answer["Body"].close()
