@@ -8,13 +8,13 @@ reads the note after its file has appeared. Then either the task sees the note, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from parquetry.errors import message_of
 from parquetry.message import run
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
-from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.sidecars import ABANDONED_FOLDER
 
@@ -30,19 +30,21 @@ def is_abandoned(store: ObjectStore, instant: str, bucket: int) -> bool:
     return str(bucket) in _read(store, _path(instant))
 
 
-def instants_with_abandoned(store: ObjectStore) -> frozenset[str]:
-    """Return the instants of the clusterings that have abandoned buckets."""
-    return frozenset(
-        name.removesuffix(".json")
-        for info in store.list(ABANDONED_FOLDER)
-        if (name := info.path.rpartition("/")[2]).endswith(".json")
-    )
+def instants_with_abandoned(listed: Iterable[ObjectInfo]) -> frozenset[str]:
+    """Return the instants of the clusterings with a note of abandoned buckets among the listed files."""
+    notes = (info.path.removeprefix(f"{ABANDONED_FOLDER}/") for info in listed if _is_note(info.path))
+    return frozenset(name.removesuffix(".json") for name in notes)
 
 
 def partitions_with_abandoned(store: ObjectStore) -> set[str]:
     """Return the partitions in which clusterings have abandoned buckets."""
-    notes = map_each(sorted(instants_with_abandoned(store)), lambda instant: _read(store, _path(instant)))
+    instants = sorted(instants_with_abandoned(store.list(ABANDONED_FOLDER)))
+    notes = map_each(instants, lambda instant: _read(store, _path(instant)))
     return {partition for note in notes for partition in note.values()}
+
+
+def _is_note(path: str) -> bool:
+    return path.startswith(f"{ABANDONED_FOLDER}/") and path.endswith(".json")
 
 
 def _path(instant: str) -> str:

@@ -19,9 +19,9 @@ from parquetry.runtime.commit.rollback import remove_completed
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.services.orphans import (
-    delete_stale_statistics,
     find_orphans,
     stale_ledger_entries,
+    stale_statistics,
 )
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.codec import Brief
@@ -33,7 +33,7 @@ from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.layout import DAY_MS
-from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER
+from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER
 from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -228,7 +228,8 @@ def _delete_stale_statistics(before: Timeline, files: Iterable[ObjectInfo], curr
     instants = {time for info in files if (time := instant_of_file(info.path))}
     first = next((instant.time for instant in current.completed_writes), None)
     if first is not None:
-        delete_stale_statistics(before, instants, before=first)
+        store = current.store
+        store.delete_all(stale_statistics(store.list(STATISTICS_FOLDER), before, instants, before=first))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

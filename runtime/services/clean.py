@@ -36,8 +36,8 @@ from parquetry.runtime.services.clean_progress import (
 from parquetry.runtime.services.orphans import (
     delete_leftovers,
     delete_orphans,
-    delete_stale_statistics,
     drop_statistics,
+    stale_statistics,
 )
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.masking import log_failure
@@ -49,7 +49,7 @@ from parquetry.runtime.table.version_leftovers import finish_version_change
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
 from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
-from parquetry.runtime.timeline.instant import Action, State
+from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, State
 from parquetry.runtime.timeline.sidecars import METADATA_DROP_PATH, VERSION_CHANGE_PATH
 from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -212,13 +212,17 @@ def _clean_up(
     """Delete orphan files and leftovers of dead writes, and return the two numbers."""
     store = table.store
     table.check_owner()
-    partitions = set(table.view(timeline).partitions()) if whole_table else set()
+    view = table.view(timeline)
+    partitions = set(view.partitions()) if whole_table else set()
     partitions |= _partitions_of_rolled_back_writes(timeline)
     partitions |= partitions_with_abandoned(store)
-    cleaned = delete_orphans(table, sorted(partitions), timing=timing)
-    leftovers = delete_leftovers(table, timing=timing)
-    if whole_table:
-        leftovers += delete_stale_statistics(timeline, cleaned.instants)
+    view.list_partitions(sorted(partitions))
+    files = [info for partition in sorted(partitions) for info in view.listing(partition)]
+    below_hoodie = store.list(TIMELINE_FOLDER, recursive=True)
+    current = table.timeline()
+    cleaned = delete_orphans(files, below_hoodie, current, timing=timing)
+    stale = stale_statistics(below_hoodie, timeline, cleaned.instants) if whole_table else ()
+    leftovers = delete_leftovers(below_hoodie, current, further=stale, timing=timing)
     return len(cleaned.orphans), leftovers
 
 

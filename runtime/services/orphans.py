@@ -8,7 +8,7 @@ of a completed clustering that abandoned groups, if its replacecommit does not n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -21,10 +21,9 @@ from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.table.file_names import instant_of_file
-from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
+from parquetry.runtime.timeline.instant import Action, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.layout import DAY_MS
 from parquetry.runtime.timeline.markers import MARKER_FOLDER
 from parquetry.runtime.timeline.sidecars import (
@@ -57,12 +56,15 @@ class OrphanCleanup:
     instants: frozenset[str]
 
 
-def delete_orphans(table: TableHandle, partitions: Iterable[str], *, timing: Timing) -> OrphanCleanup:
-    """Delete the orphan files in these partitions."""
-    store = table.store
-    files = [info for listing in store.list_each(partitions).values() for info in listing]
-    timeline = table.timeline()
-    orphans = find_orphans(files, timeline)
+def delete_orphans(
+    files: Sequence[ObjectInfo], below_hoodie: Iterable[ObjectInfo], timeline: Timeline, *, timing: Timing
+) -> OrphanCleanup:
+    """Delete the orphan files among the ``files`` of partitions.
+
+    They and the files below ``.hoodie`` were listed before the timeline was read.
+    """
+    store = timeline.store
+    orphans = find_orphans(files, timeline, notes=below_hoodie)
     unfinished_before_ms = store.now_ms() - _grace_ms(timing)
     orphans += [
         info.path
@@ -74,28 +76,29 @@ def delete_orphans(table: TableHandle, partitions: Iterable[str], *, timing: Tim
     return OrphanCleanup(orphans=tuple(orphans), instants=frozenset(time for time in instants if time))
 
 
-def delete_stale_statistics(
-    timeline: Timeline, instants: Collection[str], *, before: str | None = None
-) -> int:
-    """Delete the statistics of writes that have no file left, and return their number.
+def stale_statistics(
+    listed: Iterable[ObjectInfo], timeline: Timeline, instants: Collection[str], *, before: str | None = None
+) -> list[str]:
+    """Return the statistics of writes that have no file left.
 
     Args:
+        listed: The listed files of ``.hoodie``, or those of the statistics.
         timeline: The timeline, read before all partitions were listed. Statistics of later writes stay.
-        instants: The instants of the listed files.
-        before: If given, only statistics of writes before this instant are deleted.
+        instants: The instants of the listed files of partitions.
+        before: If given, only statistics of writes before this instant are returned.
     """
     if not timeline.completed_writes:
-        return 0
+        return []
     newest = timeline.completed_writes[-1].time
-    pending = {instant.time for instant in timeline.pending_writes}
+    needed = {instant.time for instant in timeline.pending_writes}.union(instants)
     paths = []
-    for info in timeline.store.list(STATISTICS_FOLDER):
-        time = info.path.rpartition("/")[2].partition(".")[0]
-        is_checked = time.isdigit() and time <= newest and (before is None or time < before)
-        if is_checked and time not in pending and time not in instants:
+    for info in listed:
+        folder, _, name = info.path.rpartition("/")
+        time = name.partition(".")[0]
+        is_checked = folder == STATISTICS_FOLDER and time.isdigit() and time <= newest
+        if is_checked and time not in needed and (before is None or time < before):
             paths.append(info.path)
-    timeline.store.delete_all(paths)
-    return len(paths)
+    return paths
 
 
 def drop_statistics(store: ObjectStore) -> int:
@@ -128,16 +131,20 @@ def stale_ledger_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> l
     ]
 
 
-def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
+def find_orphans(
+    files: Iterable[ObjectInfo], timeline: Timeline, *, notes: Iterable[ObjectInfo] | None = None
+) -> list[str]:
     """Return the orphan files among ``files``, which were listed before the timeline was read.
 
+    ``notes`` are the listed notes of abandoned buckets, among other files. If they are None, they are listed.
     Files older than the active timeline are no orphans, because their commits were archived. An unfinished
     file is an orphan as soon as its write is no longer pending.
     """
     if not timeline.completed_writes:
         return []
     pending = {instant.time for instant in timeline.pending_writes}
-    published = _published_beside_abandoned(timeline)
+    notes = timeline.store.list(ABANDONED_FOLDER) if notes is None else notes
+    published = _published_beside_abandoned(timeline, notes)
     orphans = []
     for info in files:
         time = instant_of_file(info.path)
@@ -150,10 +157,10 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
     return orphans
 
 
-def _published_beside_abandoned(timeline: Timeline) -> dict[str, set[str]]:
+def _published_beside_abandoned(timeline: Timeline, notes: Iterable[ObjectInfo]) -> dict[str, set[str]]:
     """Return the files that completed clusterings with abandoned buckets have published, by instant."""
     published = {}
-    for time in instants_with_abandoned(timeline.store):
+    for time in instants_with_abandoned(notes):
         # If an instant has just left the timeline, the next clean checks it.
         with suppress(StaleTimelineError):
             if timeline.is_completed(time):
@@ -161,19 +168,26 @@ def _published_beside_abandoned(timeline: Timeline) -> dict[str, set[str]]:
     return published
 
 
-def delete_leftovers(table: TableHandle, *, timing: Timing) -> int:
+def delete_leftovers(
+    below_hoodie: Iterable[ObjectInfo], timeline: Timeline, *, further: Iterable[str] = (), timing: Timing
+) -> int:
     """Delete markers, heartbeats, claims, stages, sidecars and unfinished files of writes that have ended.
 
     A claim stays for a day after its write was rolled back. A job's report stays for a day if no launcher
     reads it.
 
+    Args:
+        below_hoodie: All files below ``.hoodie``, listed before the timeline was read.
+        timeline: The timeline.
+        further: The paths of further files to delete.
+        timing: The periods of the commit protocol.
+
     Returns:
         The number of files and folders deleted.
     """
-    store = table.store
-    files = store.list(TIMELINE_FOLDER, recursive=True)
-    leftovers = _Leftovers(store, files, table.timeline(), zone=table.config.timezone, timing=timing)
-    paths = sorted({*leftovers.files(), *leftovers.unfinished()})
+    store = timeline.store
+    leftovers = _Leftovers(store, below_hoodie, timeline, zone=timeline.layout.timezone, timing=timing)
+    paths = sorted({*leftovers.files(), *leftovers.unfinished(), *further})
     folders = sorted({*leftovers.marker_folders(), *leftovers.stages()})
     store.delete_all(paths)
     for folder in folders:

@@ -11,6 +11,8 @@ import pytest
 
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.instant import Action
 from tests.support.s3_server import BUCKET
@@ -73,3 +75,13 @@ def test_a_delete_that_finds_nothing(table, s3_requests):
 
     # Four files are searched, with a GET each.
     assert sent(s3_requests, delete) == {"GET": 8, "LIST": 5, "PUT": 3, "DELETE": 2}
+
+
+def test_a_clean(table, version, s3_requests):
+    for value in (1, 2):
+        table.upsert({f"k{partition}": (value, partition) for partition in PARTITIONS})
+    handle = table.handle
+    requests = sent(s3_requests, lambda: clean(handle, policy=RetentionPolicy(keep_commits=1), timing=CALM))
+    # Listed: the timeline four times, the partitions twice with the root and once without it, the notes of
+    # abandoned buckets, and all of .hoodie; for a completion time, the timeline once more.
+    assert requests == {"GET": 4, "HEAD": 2, "LIST": 11 + (version == 9), "PUT": 6, "DELETE": 4}
