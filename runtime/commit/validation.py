@@ -132,19 +132,19 @@ def validate(
         UnsupportedTableError: If the table must no longer be written to.
         CorruptTableError: If files of the partitions that it writes to are missing or damaged.
         ForeignTableError: If the table was applied for another target.
+        StaleTimelineError: If the table got another timeline layout, so that ``current`` is not its timeline.
     """
     before = transaction.timeline
     outcome = candidate.outcome
     reason = (
-        _missing_state_files(transaction, current)
+        _locked_otherwise(transaction, current)
+        or _missing_state_files(transaction, current)
         or _rolled_back_meanwhile(transaction, current)
         or _savepointed_meanwhile(transaction, current)
         or _missing_file(outcome, listings)
         or _applied_meanwhile(transaction, outcome)
     )
     if reason is not None:
-        return Conflict(verdict=Verdict.RETRY, reason=reason)
-    if reason := _locked_otherwise(transaction, current):
         return Conflict(verdict=Verdict.RETRY, reason=reason)
     _check_published(transaction, outcome, current, listings)
     groups = frozenset() if outcome.operation == CLUSTER else candidate.effects.touched

@@ -54,6 +54,7 @@ def test_a_write_that_was_announced_in_the_old_timeline_deletes_its_files(tmp_pa
     result = replace(table, before_publish=announced_late).upsert({"k1": (2, "a"), "n": (2, "c")})
     lost, committed = attempts
     assert (result.instant, result.retries) == (committed, 1)
+    assert f"changed the table from version {version} to {OTHER[version]}" in str(result.retry_reasons[0])
     assert instants_of_files(path) == {first, committed}
     # The claim stays, and shows that the instant was rolled back.
     assert [*path.rglob(f"{lost}*")] == [path / claim_path(lost)]
