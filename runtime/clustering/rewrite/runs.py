@@ -27,6 +27,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes, batch_bytes_before
 from parquetry.runtime.clustering.rewrite.order import (
@@ -116,7 +117,7 @@ def _taken(schema: pa.Schema, columns: list[pa.ChunkedArray], order: pa.Array) -
             pending.pop()
             moved.append(moved[number])
         else:
-            moved.append(in_one_piece(pending.pop()).take(order))
+            moved.append(pc.take(in_one_piece(pending.pop()), order, boundscheck=False))
     return pa.RecordBatch.from_arrays(moved, schema=schema)
 
 
