@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
 import pyarrow as pa
 
 _SET_THP_DISABLE: Final = 41
-"""The operation ``PR_SET_THP_DISABLE`` of Linux's ``prctl``."""
+_GET_THP_DISABLE: Final = 42
+"""The operations of Linux's ``prctl`` for the transparent huge pages of a process."""
 
 
 @cache
@@ -25,16 +26,24 @@ def freeze_loaded_objects() -> None:
     gc.freeze()
 
 
-@cache
-def use_small_pages() -> None:
-    """Let the kernel map memory in pages of the usual size, once per process.
+@contextmanager
+def small_pages() -> Iterator[None]:
+    """Let the kernel map memory in pages of the usual size while the block runs.
 
-    Arrow's allocator asks for huge pages of 2 MiB, and the kernel fills each one with zeros when its first
-    byte is used. A task takes fresh memory and gives it back when it ends, so it pays this each time: for a
-    sort, 10 % of its CPU time, and for pages that it needs only in part, memory.
+    Arrow's allocator asks for huge pages of 2 MiB. The kernel fills such a page with zeros when its first
+    byte is used, so huge pages cost a sort in one piece, which fills much fresh memory here and there, more
+    than they save. Tasks that use the same memory again and again are better off with huge pages.
     """
-    with suppress(AttributeError, OSError, TypeError):  # not Linux
-        ctypes.CDLL(None).prctl(_SET_THP_DISABLE, 1, 0, 0, 0)
+    control = _library_function("prctl")
+    if control is None:
+        yield
+        return
+    before = control(_GET_THP_DISABLE, 0, 0, 0, 0)
+    control(_SET_THP_DISABLE, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        control(_SET_THP_DISABLE, before, 0, 0, 0)
 
 
 def give_back_memory() -> None:
@@ -44,14 +53,18 @@ def give_back_memory() -> None:
     sockets.
     """
     pa.default_memory_pool().release_unused()
-    if trim := _trim():
+    if trim := _library_function("malloc_trim"):
         trim(0)
 
 
 @cache
-def _trim() -> Callable[[int], int] | None:
-    """Return glibc's ``malloc_trim``, or None if the C library is a different one."""
+def _library_function(name: str) -> Callable[..., int] | None:
+    """Return a function of the C library, or None if this library lacks it.
+
+    ``malloc_trim`` is part of glibc, ``prctl`` of all C libraries on Linux.
+    """
     try:
-        return ctypes.CDLL(None).malloc_trim
+        function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):
         return None
+    return function

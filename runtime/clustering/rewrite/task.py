@@ -20,6 +20,7 @@ from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenBucke
 from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file, small_dictionaries
 from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
+from parquetry.runtime.base_file.worker_process import small_pages
 from parquetry.runtime.clustering.rewrite.input_sample import sample_of
 from parquetry.runtime.clustering.rewrite.kept_sample import KeptSample
 from parquetry.runtime.clustering.rewrite.order import (
@@ -326,24 +327,26 @@ def _sorted(
     size = seen = 0
     run_bytes = run_bytes_of(context)
     room = run_bytes
-    for batch in batches:
-        held.append(batch)
-        size += batch_arrow_bytes(batch)
-        seen += batch.num_rows
-        if size > room:
-            # The first files may lack a column that was added later. Rows take at least their stored bytes.
-            expected_bytes = max(rows * size / seen, stored_bytes)
-            numbered_bytes = expected_bytes + SEQNO_BYTES * rows
-            room = whole_bytes_of(context, held, numbered_bytes / max(group.size_bytes, 1))
-            if max(expected_bytes, size) > room:
-                break
-    else:
-        if held:
-            planned = planned_sample(context, group)
-            sample = planned if planned and not order.split_by else _sample_in(context, held, order)
-            check_values(group, sample)
-            yield sort_rows(held, OrderKeys(order, planned or sample))
-        return
+    with small_pages():
+        for batch in batches:
+            held.append(batch)
+            size += batch_arrow_bytes(batch)
+            seen += batch.num_rows
+            if size > room:
+                # The first files may lack a column that was added later. Rows take at least their stored
+                # bytes.
+                expected_bytes = max(rows * size / seen, stored_bytes)
+                numbered_bytes = expected_bytes + SEQNO_BYTES * rows
+                room = whole_bytes_of(context, held, numbered_bytes / max(group.size_bytes, 1))
+                if max(expected_bytes, size) > room:
+                    break
+        else:
+            if held:
+                planned = planned_sample(context, group)
+                sample = planned if planned and not order.split_by else _sample_in(context, held, order)
+                check_values(group, sample)
+                yield sort_rows(held, OrderKeys(order, planned or sample))
+            return
     stride = max(rows // SAMPLE_ROWS, 1)
     sample = sample_of(context, group.slices, order, stride=stride, most_bytes=run_bytes)
     check_values(group, sample)

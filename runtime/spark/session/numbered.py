@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from parquetry.runtime.base_file.worker_process import give_back_memory, use_small_pages
+from parquetry.runtime.base_file.worker_process import give_back_memory
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.task_failures import Task, failures_encoded
 
@@ -72,12 +72,11 @@ def map_in_tasks(frame: DataFrame, task: Task, ddl: str) -> DataFrame:
 
 
 def in_worker(task: Task) -> Task:
-    """Wrap the task for a worker process: encode its failure, and take and free its memory cheaply."""
+    """Wrap the task for a worker process: encode its failure, and free its memory for the next task."""
     encoded = failures_encoded(task)
 
     @wraps(task)
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        use_small_pages()
         try:
             yield from encoded(batches)
         finally:

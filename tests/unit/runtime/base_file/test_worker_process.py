@@ -3,9 +3,11 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from parquetry.runtime.base_file.worker_process import small_pages
 from parquetry.runtime.spark.session.numbered import in_worker
 
 FREED = """
@@ -35,23 +37,20 @@ def test_memory_that_small_values_had_goes_back_though_the_last_of_them_stays():
     assert gone > 80
 
 
-SMALL_PAGES = """
-from pathlib import Path
-from parquetry.runtime.spark.session.numbered import in_worker
-
-def huge_pages():
+def huge_pages() -> str:
+    """Whether the kernel may use huge pages for this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(line.split()[1] for line in lines if line.startswith("THP_enabled"))
 
-print(huge_pages(), *in_worker(lambda _: iter([huge_pages()]))(iter([])))
-"""
-"""Whether the kernel may use huge pages, before a task and within it."""
-
 
 @pytest.mark.skipif(platform.system() != "Linux", reason="other systems have no such setting")
-def test_a_task_uses_pages_of_the_usual_size():
-    told = subprocess.run([sys.executable, "-c", SMALL_PAGES], check=True, capture_output=True, text=True)
-    assert told.stdout.split() == ["1", "0"]
+def test_a_block_of_small_pages_leaves_the_setting_as_it_was_before():
+    before = huge_pages()
+    with small_pages():
+        with small_pages():
+            assert huge_pages() == "0"
+        assert huge_pages() == "0"
+    assert huge_pages() == before
 
 
 @pytest.mark.parametrize("fails", [False, True])
