@@ -17,12 +17,13 @@ from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrite, StorageError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.footer import read_metadata
-from parquetry.runtime.spark.lookup.key_match import key_columns
+from parquetry.runtime.spark.lookup.key_match import row_groups_with
 from parquetry.runtime.spec.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from parquetry.runtime.storage.bucket import ObjectPart
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.ranged_input import REQUEST_BYTES, TAIL_BYTES
+from parquetry.runtime.table.stored_keys import StoredKeys
 from tests.support.base_files import SECOND, bucket, context, merging, slice_of
 from tests.support.s3_server import BUCKET
 
@@ -68,9 +69,11 @@ def test_a_footer_is_one_request(store, written, s3_requests):
 
 def test_keys_of_a_file_are_one_request_after_its_footer(store, written, s3_requests):
     wanted = pa.array([f"{n:012}" for n in range(0, ROWS, 1000)])
-    found = list(key_columns(store, slice_of(written), wanted, [RECORD_KEY]))
+    stored_keys = StoredKeys(schema=context(store, COLUMNS).schema)
+    found = list(row_groups_with(store, slice_of(written), wanted, stored_keys))
     assert len(found) == written.metadata.num_row_groups
-    assert [first for first, _ in found] == np.cumsum([0, *(len(rows) for _, rows in found)]).tolist()[:-1]
+    before = np.cumsum([0, *(len(keys) for _, keys, _ in found)])[:-1]
+    assert [first for first, *_ in found] == before.tolist()
     assert s3_requests["HEAD"] == 0
     # The keys of adjacent row groups are less than a megabyte apart.
     assert s3_requests["GET"] <= 1 + -(-written.stat.file_size_bytes // REQUEST_BYTES)
