@@ -16,6 +16,7 @@ from parquetry.compiler.spec_files.hudi_options import settings_of
 from parquetry.compiler.spec_files.yaml import (
     LAYERED,
     LOCKS,
+    META_COLUMNS,
     VERSION,
     missing_settings,
     structure,
@@ -140,7 +141,7 @@ def _adopt(
     try:
         recorded, left_out = _passing_settings(reload, file, document, recorded)
         document = with_settings(document, recorded)
-        sections = LAYERED if handle.spec else ("partitioning", VERSION, LOCKS)
+        sections = LAYERED if handle.spec else ("partitioning", META_COLUMNS, VERSION, LOCKS)
         table, settings = _write_until_resolved(reload, file, document, wanted, sections)
         ref = adopt_table(
             handle.store,

@@ -28,6 +28,7 @@ _SOURCE_KEYS: Final = (
 _NULLABLE: Final = "retention.clean.keep_commits"
 VERSION: Final = "table_version"
 LOCKS: Final = "locks"
+META_COLUMNS: Final = "files.meta_columns"
 LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning", VERSION, LOCKS)
 
 
@@ -65,6 +66,7 @@ def column_entry(column: Column) -> dict[str, Any]:
 def missing_settings(wanted: TableSpec, resolved: TableSpec, *, sections: Collection[str]) -> dict[str, Any]:
     """Return the settings, by dotted path, that must be declared to turn ``resolved`` into ``wanted``.
 
+    ``sections`` are top-level keys or dotted paths.
     A setting that is None in ``wanted`` cannot be declared (except ``keep_commits``), so the value of a lower
     layer stays in force.
     """
@@ -117,7 +119,12 @@ def _settings(spec: TableSpec, sections: Collection[str]) -> dict[str, Any]:
     if not spec.partition_by:
         # Without partitions, these settings have no effect, and a declaration would be reported.
         del document["partitioning"], document["key_scope"]
-    return flatten({key: document[key] for key in LAYERED if key in document and key in sections})
+    settings = flatten({key: document[key] for key in LAYERED if key in document})
+    return {
+        path: value
+        for path, value in settings.items()
+        if path in sections or path.partition(".")[0] in sections
+    }
 
 
 def _source(source: Source) -> dict[str, Any]:
