@@ -18,6 +18,7 @@ from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import WriteStat
@@ -356,9 +357,10 @@ def _damage_message(uri: str, file: DamagedFile) -> Message:
     if file.is_outside:
         return Message(
             "{file}, a file of {instant}, is in no partition, so every read lacks its rows; if "
-            "{instant} is the newest write, roll it back with {command}",
+            "{instant} is the newest write, roll it back with {command} and delete {partition_file}",
             file=file_uri,
             instant=file.instant,
+            partition_file=Value.uri(f"{uri}/{PARTITION_METADATA}"),
             command=command("service", "rollback", uri, file.instant),
         )
     if file.size_bytes is None:

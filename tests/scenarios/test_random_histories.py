@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from tests.support.random_history import RandomHistory
 
 
@@ -29,3 +30,16 @@ def test_two_judges_read_after_each_step_what_the_model_holds(
     print(
         f"seed {seed}: {len(history.writes)} writes, done {dict(history.done)}, refused {dict(history.refused)}"
     )
+
+
+@pytest.mark.parametrize(
+    ("meta_columns", "seed"),
+    [
+        pytest.param(columns, seed, marks=[pytest.mark.long] if seed else [])
+        for columns in (MetaColumns.COMMIT_TIME, MetaColumns.NONE)
+        for seed in range(50)
+    ],
+)
+def test_it_is_so_without_meta_columns(meta_columns: MetaColumns, seed: int, tmp_path: Path) -> None:
+    version = 9 if seed % 2 else 6
+    RandomHistory(path=tmp_path / "t", seed=seed, table_version=version, meta_columns=meta_columns).run(14)

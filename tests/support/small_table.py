@@ -26,8 +26,8 @@ from parquetry.runtime.parquet.footer import file_statistics
 from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.meta_columns import META_COLUMNS
-from parquetry.runtime.spec.table_spec import Column, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.meta_columns import META_COLUMNS, MetaColumns
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
@@ -203,7 +203,11 @@ class SmallTable:
 
 
 def make_table(
-    path: Path | str | ObjectStore, *, table_version: int | None = None, **retention: int | None
+    path: Path | str | ObjectStore,
+    *,
+    table_version: int | None = None,
+    meta_columns: MetaColumns = MetaColumns.ALL,
+    **retention: int | None,
 ) -> SmallTable:
     """A new table, partitioned by ``p``."""
     store = open_store(path) if isinstance(path, (Path, str)) else path
@@ -212,6 +216,7 @@ def make_table(
         columns=COLUMNS,
         record_key=("id",),
         partition_by=("p",),
+        files=FilesPolicy(meta_columns=meta_columns),
         retention=RetentionPolicy(**retention),
         table_version=table_version or chosen_version(),
     )
@@ -312,8 +317,8 @@ def _keys(store: ObjectStore, part: FileSlice) -> list[str]:
 def _write_file(
     store: ObjectStore, txn: Transaction, name: BaseFileName, rows: list[dict[str, object]]
 ) -> int:
-    for row in rows:
-        row["_hoodie_file_name"] = name.name
+    own = {"_hoodie_file_name": name.name, **dict.fromkeys(txn.table.config.meta_columns.empty)}
+    rows = [row | own for row in rows]
     if not txn.guard.is_pending(store):
         raise RetryWrite(f"{txn.instant} was rolled back")
     with store.create_file(name.path) as sink:
@@ -368,7 +373,8 @@ def _merge(
     records, updated, deleted = [], 0, 0
     for number, row in enumerate(old):
         if row["id"] not in changes:
-            records.append(row)
+            time = row.get("_hoodie_commit_time") or part.instant
+            records.append({**row, "_hoodie_commit_time": time})
             continue
         change = changes[row["id"]]
         if change is None:
