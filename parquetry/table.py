@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack
 
 from parquetry.errors import UsageError
 from parquetry.in_python import python_messages, with_texts
@@ -35,8 +36,11 @@ from parquetry.runtime.write.request import WriteRequest
 if TYPE_CHECKING:
     import datetime as dt
 
+    import duckdb
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
+    import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
     from parquetry.compiler.reports.inspection import LayoutReport
@@ -47,6 +51,18 @@ if TYPE_CHECKING:
     Rows: TypeAlias = DataFrame | pd.DataFrame | pa.RecordBatch | ArrowStream
 
 Uri = str | os.PathLike[str]
+
+
+class ReadArguments(TypedDict, total=False):
+    """The arguments of :meth:`Table.scan`."""
+
+    columns: Sequence[str] | None
+    where: str | None
+    as_of: str | dt.date | None
+    since: str | dt.date | None
+    until: str | dt.date | None
+    meta: bool
+
 
 _BATCH_OPERATIONS: Final = tuple(str(o) for o in Operation if o is not Operation.DELETE_PARTITION)
 
@@ -237,6 +253,82 @@ class Table:
             return read_table(session, handle, as_of=as_of, since=since, until=until, where=where, meta=meta)
 
     @python_messages()
+    def scan(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        as_of: str | dt.date | None = None,
+        since: str | dt.date | None = None,
+        until: str | dt.date | None = None,
+        meta: bool = False,
+    ) -> ds.Scanner:
+        """Return the rows as a scanner of ``pyarrow.dataset``, without Spark and in bounded memory.
+
+        It can be consumed once, also by a library that reads Arrow streams. Files and row groups that cannot
+        contain a matching row are not read. Numbers of 8 and 16 bits have 32 bits.
+
+        Args:
+            columns: The names of the columns to read, in the order of the result; None for all.
+            where: An SQL condition that compares columns with literals, with AND, OR, NOT, IN, BETWEEN, LIKE
+                and IS NULL. Times without a zone are in UTC.
+            as_of: As in :meth:`read`.
+            since: As in :meth:`read`.
+            until: As in :meth:`read`.
+            meta: Add Hudi's five meta columns.
+
+        Raises:
+            InvalidDataError: There is no such column, or only Spark can evaluate the condition.
+
+        """
+        from parquetry.runtime.read.rows import scan_rows  # noqa: PLC0415 - heavy
+
+        with self._opened() as handle:
+            return scan_rows(
+                handle, columns=columns, where=where, as_of=as_of, since=since, until=until, meta=meta
+            )
+
+    @python_messages()
+    def to_batches(self, **read: Unpack[ReadArguments]) -> pa.RecordBatchReader:
+        """Return the rows as a stream of Arrow batches. The arguments are those of :meth:`scan`."""
+        return self.scan(**read).to_reader()
+
+    @python_messages()
+    def to_arrow(self, **read: Unpack[ReadArguments]) -> pa.Table:
+        """Return the rows as a table of pyarrow. The arguments are those of :meth:`scan`."""
+        return self.scan(**read).to_table()
+
+    @python_messages()
+    def to_pandas(self, **read: Unpack[ReadArguments]) -> pd.DataFrame:
+        """Return the rows as a DataFrame of pandas. The arguments are those of :meth:`scan`."""
+        frame: pd.DataFrame = self.to_arrow(**read).to_pandas()
+        return frame
+
+    @python_messages()
+    def to_polars(self, **read: Unpack[ReadArguments]) -> pl.DataFrame:
+        """Return the rows as a DataFrame of Polars, which must be installed.
+
+        The arguments are those of :meth:`scan`.
+        """
+        import polars as pl  # noqa: PLC0415 - of the user
+
+        return pl.DataFrame(self.to_arrow(**read))
+
+    @python_messages()
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection, name: str, **read: Unpack[ReadArguments]
+    ) -> None:
+        """Register the rows as a view of a connection of DuckDB. Each query of the view reads the table.
+
+        Args:
+            connection: The connection.
+            name: The name of the view.
+            **read: The arguments of :meth:`scan`.
+
+        """
+        connection.register(name, RowStream(self, read))
+
+    @python_messages()
     def batch_writer(
         self,
         operation: str,
@@ -410,6 +502,18 @@ class Table:
             spark = getattr(rows, "sparkSession", None) or self._session(handle)
             result = write(spark, handle, rows, request)
             return with_texts(handle.cleared(result))
+
+
+@dataclass(frozen=True, slots=True)
+class RowStream:
+    """The rows of a read as an Arrow stream that can be read many times, each time as they are then."""
+
+    table: Table
+    read: ReadArguments
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a new stream."""
+        return self.table.to_batches(**self.read).__arrow_c_stream__(requested_schema)
 
 
 def _parse_ties(ties: str) -> Ties:

@@ -105,8 +105,8 @@ class BaseFileReader:
         self._arrow_bytes_per_row = 4 * self._stored_bytes_per_row()
         self._max_rows = _MAX_ROWS
         self._undecoded_readers: dict[str | None, UndecodedColumns] = {}
-        if _may_repeat_long_values(file.metadata, conformer.source.names):
-            longest = _longest_text_bound(file.metadata, conformer.source.names)
+        longest = longest_repeated_value(file.metadata, conformer.source.names)
+        if longest is not None:
             self._max_rows = min(_UNKNOWN_ROWS, batch_bytes // longest)
         self.place = place
         self.rows: int = file.metadata.num_rows
@@ -377,6 +377,14 @@ def _dictionary_bytes(column: pq.ColumnChunkMetaData) -> int:
     if not column.has_dictionary_page:
         return _NO_DICTIONARY
     return int(column.data_page_offset - column.dictionary_page_offset)
+
+
+def longest_repeated_value(metadata: pq.FileMetaData, names: Collection[str]) -> int | None:
+    """Return the bytes of the longest known text of these columns, at least one.
+
+    The result is None if no values of the columns take many times more bytes in memory than in the file.
+    """
+    return _longest_text_bound(metadata, names) if _may_repeat_long_values(metadata, names) else None
 
 
 def _may_repeat_long_values(metadata: pq.FileMetaData, names: Collection[str]) -> bool:

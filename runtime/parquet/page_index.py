@@ -137,17 +137,38 @@ def file_pages(
             source = FileEnd(content)
             parts = ParquetParts(source)
             metadata = read_footer(source, parts.footer_bytes)
-            # The statistics omit row groups without rows.
-            stored = [number for number in range(len(parts.groups)) if parts.rows(number)]
-            chunks = {number: parts.chunks(stored[number]) for number in numbers}
-            index = _Index(source, chunks.values(), names)
-            found = {
-                number: _group_pages(file.row_groups[number], chunks[number], index, metadata.schema)
-                for number in numbers
-                if parts.rows(stored[number]) == file.row_groups[number].rows
-            }
+            return pages_of_parts(parts, metadata, file, numbers, names)
     except UNREADABLE:
         return {}
+
+
+def pages_of_parts(
+    parts: ParquetParts,
+    metadata: pq.FileMetaData,
+    file: FileStatistics,
+    numbers: Sequence[int],
+    names: Collection[str],
+) -> dict[int, RowGroupPages]:
+    """Return the pages of row groups of an open file, by number of the row group.
+
+    A page index that is damaged raises one of the exceptions in ``UNREADABLE``.
+
+    Args:
+        parts: The file.
+        metadata: Its footer.
+        file: The statistics of the file.
+        numbers: The numbers of the row groups.
+        names: The columns for which the pages have bounds.
+    """
+    # The statistics omit row groups without rows.
+    stored = [number for number in range(len(parts.groups)) if parts.rows(number)]
+    chunks = {number: parts.chunks(stored[number]) for number in numbers}
+    index = _Index(parts.content, chunks.values(), names)
+    found = {
+        number: _group_pages(file.row_groups[number], chunks[number], index, metadata.schema)
+        for number in numbers
+        if parts.rows(stored[number]) == file.row_groups[number].rows
+    }
     return {number: pages for number, pages in found.items() if pages is not None}
 
 

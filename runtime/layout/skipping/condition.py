@@ -47,9 +47,10 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Like:
-    """``column LIKE 'prefix%...'``."""
+    """``column LIKE pattern``; ``prefix`` is the text before the first wildcard of the pattern."""
 
     column: str
+    pattern: str
     prefix: str
 
 

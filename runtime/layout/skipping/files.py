@@ -190,7 +190,21 @@ def files_to_read(
     """
     known = partitions or {}
     columns = columns_of(predicate)
-    return [f for f in files if any(_groups_to_read(f, predicate, types, columns, known.get(f.path, {})))]
+    return [
+        f
+        for f in files
+        if any(True for _ in _groups_to_read(f, predicate, types, columns, known.get(f.path, {})))
+    ]
+
+
+def row_groups_to_read(
+    file: FileStatistics, predicate: Predicate, types: Types, known: Mapping[str, Bounds]
+) -> list[int]:
+    """Return the numbers of the row groups that may contain a row for which the condition is true.
+
+    ``known`` has further bounds that hold for the whole file.
+    """
+    return [*_groups_to_read(file, predicate, types, columns_of(predicate), known)]
 
 
 def reads_of(files: Iterable[FileStatistics], predicate: Predicate, types: Types) -> Reads:
@@ -198,7 +212,7 @@ def reads_of(files: Iterable[FileStatistics], predicate: Predicate, types: Types
     total = NOTHING
     columns = columns_of(predicate)
     for file in files:
-        groups = [*_groups_to_read(file, predicate, types, columns, {})]
+        groups = [file.row_groups[number] for number in _groups_to_read(file, predicate, types, columns, {})]
         if not groups:
             continue
         left = [rows_to_read(group, predicate, types) for group in groups]
@@ -277,8 +291,8 @@ def _groups_to_read(
     types: Types,
     columns: frozenset[str],
     known: Mapping[str, Bounds],
-) -> Iterator[RowGroupStatistics]:
-    """Yield the row groups that may contain a row for which the condition is true.
+) -> Iterator[int]:
+    """Yield the numbers of the row groups that may contain a row for which the condition is true.
 
     Args:
         file: The statistics of the file.
@@ -288,10 +302,10 @@ def _groups_to_read(
         known: Further bounds that hold for the whole file.
 
     """
-    for group in file.row_groups:
+    for number, group in enumerate(file.row_groups):
         bounds = bounds_of(group, types, columns)
         if group.rows and may_hold(predicate, {**bounds, **known} if known else bounds):
-            yield group
+            yield number
 
 
 def _leaves(prefix: str, fields: Iterable[StructField]) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,11 @@ class Interval:
     low: StatisticValue
     high: StatisticValue
 
+    @property
+    def is_one_value(self) -> bool:
+        """Whether the ends are equal, or both NaN."""
+        return self.low == self.high or (self.low != self.low and self.high != self.high)
+
 
 def interval_of(
     literal: Literal, spark_type: str, *, listed: bool, time_zone: tzinfo | None

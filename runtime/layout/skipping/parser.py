@@ -235,7 +235,7 @@ class _Parser:
         prefix = re.split(r"[%_]", pattern, maxsplit=1)[0]
         if prefix == pattern:
             return Compared(column=column, operator=Comparator.EQUAL, literal=prefix)
-        return Like(column=column, prefix=prefix)
+        return Like(column=column, pattern=pattern, prefix=prefix)
 
     def _mirrored(self) -> Condition | None:
         """Return the condition ``literal operator column`` with exchanged sides, or None for other terms."""

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
-from typing import Final, TypeAlias
+import zoneinfo
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.commit.damaged_files import check_read, damaged_files, raise_if_damaged
-from parquetry.runtime.errors import CorruptTableError, InvalidDataError
-from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.read.pruning import Pruner
+from parquetry.runtime.read.files import When, files_to_read
 from parquetry.runtime.spark.read.scan import scan_files
 from parquetry.runtime.spark.session.connect import check_timestamp_type
 from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS
-from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table.consistent_read import read_consistently
 from parquetry.runtime.table.handle import TableHandle
-from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
-from parquetry.runtime.timeline.instant import Timezone, format_instant
-
-When: TypeAlias = str | dt.date
-_DIGITS: Final = re.compile(r"\d{14}(\d{3})?")
-_TEXT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,3}))?)?")
-_EARLIEST: Final = re.compile(r"0+")
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MILLISECOND: Final = dt.timedelta(milliseconds=1)
+from parquetry.runtime.table.view import IncrementalSlices
 
 
 def read_table(
@@ -46,49 +31,30 @@ def read_table(
 ) -> DataFrame:
     """Return the table's rows as a lazy DataFrame.
 
-    Times are instants, texts of the form ``yyyy-MM-dd[ HH:mm:ss[.SSS]]`` in the table's time zone, dates or
-    datetimes.
+    The arguments and errors are those of :func:`files_to_read`, and these:
 
     Args:
-        spark: The session.
+        spark: The session, in whose time zone local times in the condition are.
         handle: The table.
         as_of: The time of the table's state to read; None for now.
         since: The time after which the rows were written, exclusive; None for the beginning.
-        until: The time until which the rows were written, inclusive; None for now. An incremental read
-            (``since`` or ``until``) ends before the oldest pending write.
+        until: The time until which the rows were written, inclusive; None for now.
         where: A condition in SQL. Files that cannot contain a matching row are not opened.
         meta: Whether to add Hudi's five columns in front.
 
     Raises:
-        InvalidDataError: If a time is not valid or its files were cleaned, or the condition is not valid SQL
-            or runs other programs.
-        CorruptTableError: If a file is missing, or does not have the size that its commit recorded.
+        InvalidDataError: If the condition is not valid SQL or runs other programs.
 
     """
-    if as_of is not None and (since is not None or until is not None):
-        raise InvalidDataError("as_of and since/until exclude each other; give one of them")
     check_timestamp_type(spark)
     if where is not None:
         check_expression(spark, where, place="where")
-    zone = handle.config.timezone
-    is_increment = since is not None or until is not None
-    begin = "0" if since is None else instant_of(since, zone, rounds_up=False)
-    given = until if is_increment else as_of
-    end = None if given is None else instant_of(given, zone, rounds_up=True)
-
-    def read_view(
-        view: FileSystemView,
-    ) -> tuple[IncrementalSlices, tuple[FileSystemView, tuple[Column, ...], Pruner]]:
-        columns = handle.effective_spec(view.timeline).columns
-        pruner = Pruner(spark, handle, columns, where)
-        changes = view.changed_between(begin, end) if is_increment else _all_rows(view, pruner, end)
-        return changes, (view, columns, pruner)
-
-    changes, (view, columns, pruner) = read_consistently(handle, read_view)
-    kept = _files_to_open(handle, view, changes, pruner, where)
-    frame = scan_files(spark, handle, view.timeline, kept, columns, meta=META_COLUMNS)
-    if is_increment:
-        frame = frame.where(_is_written_in(changes))
+    read = files_to_read(
+        handle, as_of=as_of, since=since, until=until, where=where, time_zone=_session_zone(spark)
+    )
+    frame = scan_files(spark, handle, read.timeline, read.files, read.columns, meta=META_COLUMNS)
+    if read.increment is not None:
+        frame = frame.where(_is_written_in(read.increment))
     if where is not None:
         with failures_translated(f"where={where!r}"):
             frame = frame.where(where)
@@ -104,79 +70,9 @@ def _is_written_in(changes: IncrementalSlices) -> SparkColumn:
     return condition | time.isin(sorted(changes.earlier)) if changes.earlier else condition
 
 
-def _files_to_open(
-    handle: TableHandle, view: FileSystemView, changes: IncrementalSlices, pruner: Pruner, where: str | None
-) -> tuple[FileSlice, ...]:
-    """Return the files that the condition does not exclude.
-
-    Raise CorruptTableError if the read needs a damaged file.
-    """
+def _session_zone(spark: SparkSession) -> dt.tzinfo | None:
+    """Return the session's time zone, or None if only Java knows its name."""
     try:
-        kept = changes.slices if where is None else tuple(pruner.files(handle.store, changes.slices))
-    except CorruptTableError:
-        raise_if_damaged(handle, damaged_files(handle, until=changes.as_of, choose=pruner.partitions))
-        raise
-    check_read(handle, view, kept, after=changes.after, until=changes.as_of, choose=pruner.partitions)
-    return kept
-
-
-def _all_rows(view: FileSystemView, pruner: Pruner, as_of: str | None) -> IncrementalSlices:
-    """Return the files as of a time, from the partitions that may contain a wanted row.
-
-    Only these partitions are listed.
-    """
-    if as_of is not None:
-        view.check_time_travel(as_of)
-    partitions = pruner.partitions(view.partitions())
-    slices = map_each(partitions, lambda partition: view.slices(partition, as_of))
-    end = view.newest if as_of is None else min(as_of, view.newest)
-    return IncrementalSlices(
-        begin="", end=end, slices=tuple(file for part in slices for file in part), as_of=end
-    )
-
-
-def _is_in_calendar(parts: re.Match[str]) -> bool:
-    year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
-    try:
-        dt.datetime(year, month, day, hour, minute, second)  # noqa: DTZ001 - a wall clock reading
-    except ValueError:
-        return False
-    return True
-
-
-def instant_of(when: When, zone: Timezone, *, rounds_up: bool) -> str:  # noqa: PLR0911 - a case, an answer
-    """Return a time as an instant of a table in ``zone``.
-
-    Texts and datetimes without a zone are in the table's zone, as instants are.
-
-    Args:
-        when: The time, as :func:`read_table` accepts it.
-        zone: The time zone of the table's instants.
-        rounds_up: Whether a time without milliseconds means the last millisecond of its second.
-
-    Raises:
-        InvalidDataError: If the text is not a time.
-
-    """
-    if isinstance(when, dt.datetime):
-        if when.tzinfo is not None:
-            return format_instant((when - _EPOCH) // _MILLISECOND, zone)
-        return f"{when.year:04}{when:%m%d%H%M%S}{when.microsecond // 1000:03}"
-    if isinstance(when, dt.date):
-        return f"{when.year:04}{when:%m%d}000000000"
-    rest = "999" if rounds_up else "000"
-    text = when.strip()
-    if found := _DIGITS.fullmatch(text):
-        return text if found[1] else text + rest
-    if (found := _TEXT.fullmatch(text)) and _is_in_calendar(found):
-        year, month, day, hour, minute, second, millis = found.groups()
-        if hour is None:
-            return f"{year}{month}{day}000000000"
-        return f"{year}{month}{day}{hour}{minute}{second}{millis.ljust(3, '0') if millis else rest}"
-    if _EARLIEST.fullmatch(text):
-        return text
-    raise InvalidDataError(
-        "{time!r} is not a time; give an instant (yyyyMMddHHmmssSSS), 'yyyy-MM-dd' or 'yyyy-MM-dd "
-        "HH:mm:ss[.SSS]'",
-        time=when,
-    )
+        return zoneinfo.ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "")
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+        return None

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.read.files import instant_of
 from parquetry.runtime.spark.lookup.tagging import read_files
 from parquetry.runtime.spark.read import scan
-from parquetry.runtime.spark.read.table import instant_of
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store

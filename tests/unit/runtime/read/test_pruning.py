@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from datetime import UTC
 
 import numpy as np
 import pytest
 
-from parquetry.runtime.spark.read.pruning import Pruner
+from parquetry.runtime.read.pruning import Pruner
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.handle import TableHandle
-
-SPARK = SimpleNamespace(conf={"spark.sql.session.timeZone": "UTC"})
 
 
 def kept(tmp_path, kind: str, where: str, path: str, *, generator: str, ours: bool = False) -> bool:
@@ -33,7 +31,7 @@ def kept(tmp_path, kind: str, where: str, path: str, *, generator: str, ours: bo
         project=None,
         first_instant="20260101000000000" if ours else None,
     )
-    pruner = Pruner(SPARK, handle, (Column(name="p", type=kind),), where)
+    pruner = Pruner(handle, (Column(name="p", type=kind),), where, UTC)
     return pruner.partitions([path]) == [path]
 
 

@@ -1,0 +1,1 @@
+"""Reads of a table: the files that they need, and the rows in Arrow batches without Spark."""

@@ -1,0 +1,284 @@
+"""The rows of a read in Arrow batches, read in this process.
+
+Row groups are chosen by their statistics. Their rows are read a few megabytes at a time, several files at
+once, and the condition is applied to each row. So a read takes the memory of some batches for each file that
+is open, whatever the size of the table.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC
+from difflib import get_close_matches
+from functools import reduce
+from itertools import islice
+from operator import and_
+from typing import Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from parquetry.message import Value
+from parquetry.runtime.arrow.conform import Conformer
+from parquetry.runtime.arrow.schema import arrow_schema, fields_named
+from parquetry.runtime.base_file.reader import longest_repeated_value, reading
+from parquetry.runtime.errors import ConflictError, InvalidDataError, NotFoundError, RetryWrite
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.parquet.encryption import open_footer
+from parquetry.runtime.parquet.footer import file_statistics
+from parquetry.runtime.parquet.page_index import FileEnd
+from parquetry.runtime.parquet.selected_pages import file_of_pages
+from parquetry.runtime.read.files import FilesToRead, When, files_to_read
+from parquetry.runtime.read.row_filter import Expression, RowFilter, row_filter
+from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS, MetaColumns
+from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.view import IncrementalSlices
+
+BATCH_BYTES: Final = 4 * 1024 * 1024
+"""The approximate size of a batch of rows in Arrow bytes."""
+
+_FILES_AT_ONCE: Final = 4
+_BATCHES_AHEAD: Final = 2
+_MOST_ROWS: Final = 65_536
+_MOST_EXPANSION: Final = 4
+"""The most bytes of a row in memory for each byte before compression in the file, apart from long texts."""
+
+_LOOKS_EVERY_SECONDS: Final = 0.1
+
+_Item = TypeVar("_Item")
+
+
+def scan_rows(
+    handle: TableHandle,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    as_of: When | None = None,
+    since: When | None = None,
+    until: When | None = None,
+    meta: bool = False,
+) -> ds.Scanner:
+    """Return a scanner of the rows of a read, which can be consumed once.
+
+    Texts are strings, decimals have 128 bits, timestamps are UTC microseconds, and bytes and shorts have 32
+    bits, as in the files.
+
+    Args:
+        handle: The table.
+        columns: The names of the columns, in the order of the result; None for all. Hudi's columns may be
+            among them.
+        where: A condition as :func:`row_filter` accepts it. Times without a zone are in UTC.
+        as_of: As in :func:`files_to_read`.
+        since: As in :func:`files_to_read`.
+        until: As in :func:`files_to_read`.
+        meta: Whether to add Hudi's five columns in front.
+
+    Raises:
+        InvalidDataError: If a column does not exist or occurs twice, or for a condition or a time that is
+            refused.
+        CorruptTableError: If a file is missing or damaged.
+    """
+    read = files_to_read(handle, as_of=as_of, since=since, until=until, where=where, time_zone=UTC)
+    known = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *arrow_schema(read.columns)])
+    result = _chosen(columns, known, meta=meta)
+    wanted = RowFilter(None, ()) if where is None else row_filter(where, read.columns, UTC)
+    conditions = [] if wanted.expression is None else [wanted.expression]
+    needed = {*result, *wanted.columns}
+    if read.increment is not None:
+        conditions.append(_is_written_in(read.increment))
+        needed.add(COMMIT_TIME)
+    schema = pa.schema([field for field in known if field.name in needed])
+    files = _Files(handle=handle, read=read, schema=schema)
+    return ds.Scanner.from_batches(
+        _in_order(read.files, files.batches),
+        schema=schema,
+        columns={name: pc.field(name) for name in result},
+        filter=reduce(and_, conditions) if conditions else None,
+    )
+
+
+def _chosen(columns: Sequence[str] | None, known: pa.Schema, *, meta: bool) -> list[str]:
+    """Return the names of the result's columns.
+
+    Raise InvalidDataError for a name that the table does not have, or that is there twice.
+    """
+    if columns is None:
+        return [name for name in known.names if meta or name not in META_COLUMNS]
+    chosen = [*(META_COLUMNS if meta else ()), *columns]
+    for name in chosen:
+        if name not in known.names:
+            near = get_close_matches(name, known.names, n=1)
+            raise InvalidDataError(
+                "columns: the table has no column {column!r}; it has {known}",
+                column=name,
+                known=near or known.names,
+            )
+        if chosen.count(name) > 1:
+            raise InvalidDataError("columns: {column!r} is there twice; name it once", column=name)
+    return chosen
+
+
+def _is_written_in(changes: IncrementalSlices) -> Expression:
+    """Return the condition on the rows of an incremental read."""
+    time = pc.field(COMMIT_TIME)
+    condition = (time > changes.begin) & (time <= changes.end)
+    if changes.too_late:
+        condition &= ~time.isin(sorted(changes.too_late))
+    return condition | time.isin(sorted(changes.earlier)) if changes.earlier else condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    """Reads the files of a read as batches of ``schema``."""
+
+    handle: TableHandle
+    read: FilesToRead
+    schema: pa.Schema
+
+    def batches(self, file: FileSlice) -> Generator[pa.RecordBatch]:
+        """Yield the rows of the row groups that may contain a row of the read."""
+        store = self.handle.store
+        place = Value.uri(f"{store.uri}/{file.path}")
+        try:
+            with self.handle.failures_masked(), store.open_input(file.path) as content:
+                with reading(place):
+                    metadata, decryption = open_footer(content, store.allowed, place=place)
+                    parquet = pq.ParquetFile(
+                        content,
+                        # Decryption is set up only if this ParquetFile reads the footer itself.
+                        metadata=metadata if decryption is None else None,
+                        decryption_properties=decryption,
+                        pre_buffer=True,
+                    )
+                source = fields_named(parquet.schema_arrow, self.schema)
+                conform = Conformer(source, self.schema, place=place)
+                rows = _first_batch_rows(metadata, source.names)
+                for group in self._row_groups(file, content, parquet, source.names):
+                    with reading(place):
+                        for batch in group.iter_batches(rows):
+                            found = self._with_commit_times(conform(batch), file)
+                            rows = max(min(int(BATCH_BYTES / found.nbytes * found.num_rows), _MOST_ROWS), 1)
+                            yield found
+        except (NotFoundError, RetryWrite):
+            raise ConflictError(
+                "{file} was removed by a clean while it was read; read again, or keep more with "
+                "retention.clean",
+                file=place,
+            ) from None
+
+    def _row_groups(
+        self, file: FileSlice, content: pa.NativeFile, parquet: pq.ParquetFile, names: list[str]
+    ) -> Iterator[_RowGroup]:
+        """Yield the row groups that may contain a row of the read, reduced to their pages that may."""
+        metadata, pruner = parquet.metadata, self.read.pruner
+        stored = [n for n in range(metadata.num_row_groups) if metadata.row_group(n).num_rows]
+        statistics = file_statistics(file.path, metadata, size_bytes=file.size_bytes)
+        numbers = pruner.row_groups(statistics, file.partition)
+        parts: ParquetParts | None = None
+        rows: Mapping[int, Sequence[range]] = {}
+        if pruner.compares and not statistics.encrypted and numbers:
+            parts = ParquetParts(FileEnd(content))
+            rows = pruner.rows_by_group(parts, metadata, statistics, numbers)
+        for number in numbers:
+            pages = None
+            if parts is not None and number in rows:
+                pages = file_of_pages(parts, stored[number], names, rows[number])
+            if pages is None:
+                yield _RowGroup(parquet, stored[number], names)
+            else:
+                yield _RowGroup(pq.ParquetFile(pa.BufferReader(pages)), 0, names)
+
+    def _with_commit_times(self, rows: pa.RecordBatch, file: FileSlice) -> pa.RecordBatch:
+        """Return the rows, with the time of their file where a table of commit times has none for a row."""
+        place = self.schema.get_field_index(COMMIT_TIME)
+        if place < 0 or self.handle.config.meta_columns is not MetaColumns.COMMIT_TIME:
+            return rows
+        times = rows.column(place)
+        known = pc.if_else(pc.equal(times, ""), None, times)
+        return rows.set_column(place, COMMIT_TIME, pc.fill_null(known, file.instant))
+
+
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    """Columns of a row group of a file."""
+
+    file: pq.ParquetFile
+    number: int
+    names: list[str]
+
+    def iter_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Return the rows in batches of at most ``rows`` rows."""
+        found: Iterator[pa.RecordBatch] = self.file.iter_batches(
+            rows, row_groups=[self.number], columns=self.names
+        )
+        return found
+
+
+def _first_batch_rows(metadata: pq.FileMetaData, names: Sequence[str]) -> int:
+    """Return the number of rows that take no more than a batch in memory, by the sizes in the footer."""
+    longest = longest_repeated_value(metadata, names)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    stored = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] in names)
+    per_row = max(_MOST_EXPANSION * stored / max(metadata.num_rows, 1), longest or 1)
+    return max(min(int(BATCH_BYTES / per_row), _MOST_ROWS), 1)
+
+
+def _in_order(
+    items: Iterable[_Item], batches_of: Callable[[_Item], Generator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of all items in the order of the items, and read some items ahead in threads.
+
+    Each item is at most ``_BATCHES_AHEAD`` batches ahead. The first failure ends the reading of all items.
+    """
+    ended = threading.Event()
+
+    def read(item: _Item, found: queue.Queue[pa.RecordBatch | BaseException | None]) -> None:
+        def put(value: pa.RecordBatch | BaseException | None) -> None:
+            while not ended.is_set():
+                with suppress(queue.Full):
+                    found.put(value, timeout=_LOOKS_EVERY_SECONDS)
+                    return
+
+        try:
+            with closing(batches_of(item)) as batches:
+                for batch in batches:
+                    put(batch)
+                    if ended.is_set():
+                        return
+            put(None)
+        except BaseException as error:  # noqa: BLE001 - raised where the batch is wanted
+            put(error)
+
+    with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="rows") as pool:
+        reading_now: deque[queue.Queue[pa.RecordBatch | BaseException | None]] = deque()
+        waiting = iter(items)
+
+        def start() -> None:
+            for item in islice(waiting, 1):
+                reading_now.append(queue.Queue(_BATCHES_AHEAD))
+                pool.submit(read, item, reading_now[-1])
+
+        try:
+            for _ in range(_FILES_AT_ONCE):
+                start()
+            while reading_now:
+                found = reading_now[0].get()
+                if isinstance(found, BaseException):
+                    raise found
+                if found is not None:
+                    yield found
+                    continue
+                reading_now.popleft()
+                start()
+        finally:
+            ended.set()
