@@ -188,7 +188,7 @@ class BaseFileReader:
                 self._file.metadata,
                 dictionaries=(self._dictionaries | {PARTITION_PATH}) - delta_columns(self._file.metadata),
                 decoded=decoded,
-                buffer_bytes=_buffer_bytes(self._content, self._file.metadata),
+                buffer_bytes=read_ahead_bytes(self._content, self._file.metadata),
             )
         return self._undecoded_readers[decoded]
 
@@ -287,11 +287,11 @@ def open_base_file(
                 decryption_properties=decryption,
                 read_dictionary=sorted(dictionaries),
                 pre_buffer=False,
-                buffer_size=_buffer_bytes(content, metadata),
+                buffer_size=read_ahead_bytes(content, metadata),
             )
         wanted = unnumbered_schema(schema) if is_reordered else stored_schema(schema)
         source = fields_named(file.schema_arrow, wanted)
-        if not _buffer_bytes(content, metadata):
+        if not read_ahead_bytes(content, metadata):
             announce_chunks(content, metadata, source.names)
         conformer = Conformer(source, wanted, place=place)
         yield BaseFileReader(
@@ -422,7 +422,7 @@ def _longest_text_bound(metadata: pq.FileMetaData, names: Collection[str]) -> in
     return max((max(len(s.min_raw), len(s.max_raw)) for s in texts), default=0) or 1
 
 
-def _buffer_bytes(content: pa.NativeFile, metadata: pq.FileMetaData) -> int:
+def read_ahead_bytes(content: pa.NativeFile, metadata: pq.FileMetaData) -> int:
     """Return the size of the read-ahead buffer of each column; 0 to read whole column chunks."""
     if _largest_row_group(metadata) <= _LARGE_ROW_GROUP:
         return 0

@@ -30,7 +30,13 @@ def announce_chunks(
     """
     if isinstance(content, RangedInput):
         numbers = range(metadata.num_row_groups) if row_groups is None else row_groups
-        content.announce(_chunk_ranges(metadata, frozenset(names), numbers, most_bytes))
+        announce_ranges(content, _chunk_ranges(metadata, frozenset(names), numbers, most_bytes))
+
+
+def announce_ranges(content: pa.NativeFile, ranges: Iterable[range]) -> None:
+    """Announce which bytes of an open file will be read. A local file is not announced."""
+    if isinstance(content, RangedInput):
+        content.announce(ranges)
 
 
 def _chunk_ranges(

@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from parquetry.runtime.parquet.announcement import announce_ranges
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.fields import (
     ColumnChunk,
@@ -35,9 +36,6 @@ from parquetry.runtime.parquet.thrift import (
 
 _WORTH_SHARE: Final = 0.5
 """Pages are chosen if they have at most this share of the rows; otherwise the whole row group is as cheap."""
-
-_GAP_BYTES: Final = 128 * 1024
-"""A request of its own costs more than reading this many unwanted bytes."""
 
 _KEPT: Final = (
     ColumnMetaData.TYPE,
@@ -102,14 +100,14 @@ def _assembled(
     parts: ParquetParts, group: int, wanted: dict[int, ChunkPages], spans: Sequence[range]
 ) -> pa.Buffer:
     places = {number: _byte_ranges(pages, spans) for number, pages in wanted.items()}
-    stored = _read(parts, [part for ranges in places.values() for part in ranges])
+    announce_ranges(parts.content, [part for ranges in places.values() for part in ranges])
     content = bytearray(MAGIC)
     chunks = [dict(chunk.chunk) for chunk in parts.chunks(group)]
     rows = sum(map(len, spans))
     for number, pages in wanted.items():
         start = len(content)
         for part in places[number]:
-            content += stored[part]
+            content += parts.content.read_at(len(part), part.start)
         chunks[number] = _chunk(pages, start, len(content) - start, rows)
     row_group = {
         RowGroup.COLUMNS: (LIST, List(STRUCT, chunks)),
@@ -135,23 +133,6 @@ def _byte_ranges(pages: ChunkPages, spans: Sequence[range]) -> list[range]:
     found = [range(chunk.start, chunk.start + pages.dictionary_bytes)] if pages.dictionary_bytes else []
     end = chunk.start + chunk.size_bytes
     return found + [range(begins[span.start], ends.get(span.stop, end)) for span in spans]
-
-
-def _read(parts: ParquetParts, ranges: Sequence[range]) -> dict[range, bytes]:
-    """Return the bytes of ranges of the file; ranges that are close together are read at once."""
-    runs: list[range] = []
-    for part in sorted(ranges, key=lambda part: part.start):
-        if runs and part.start - runs[-1].stop <= _GAP_BYTES:
-            runs[-1] = range(runs[-1].start, max(part.stop, runs[-1].stop))
-        else:
-            runs.append(part)
-    found = {}
-    for run in runs:
-        content = memoryview(parts.content.read_at(len(run), run.start))
-        for part in ranges:
-            if run.start <= part.start and part.stop <= run.stop:
-                found[part] = bytes(content[part.start - run.start : part.stop - run.start])
-    return found
 
 
 def _chunk(pages: ChunkPages, start: int, size_bytes: int, rows: int) -> ThriftStruct:

@@ -1,8 +1,8 @@
 """The rows of a read in Arrow batches, read in this process.
 
-Row groups are chosen by their statistics. Their rows are read a few megabytes at a time, several files at
-once, and the condition is applied to each row. So a read takes the memory of some batches for each file that
-is open, whatever the size of the table.
+Row groups are chosen by their statistics, and their pages by the page index. The rows are decoded a few
+megabytes at a time, of several files at once, and the condition is applied to each row. So a read takes the
+memory of some batches and of one stored row group for each open file, whatever the size of the table.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ import pyarrow.parquet as pq
 from parquetry.message import Value
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import arrow_schema, fields_named
-from parquetry.runtime.base_file.reader import longest_repeated_value, reading
+from parquetry.runtime.base_file.reader import longest_repeated_value, read_ahead_bytes, reading
 from parquetry.runtime.errors import ConflictError, InvalidDataError, NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.encryption import open_footer
 from parquetry.runtime.parquet.footer import file_statistics
-from parquetry.runtime.parquet.page_index import FileEnd
 from parquetry.runtime.parquet.selected_pages import file_of_pages
 from parquetry.runtime.read.files import FilesToRead, When, files_to_read
 from parquetry.runtime.read.row_filter import Expression, RowFilter, row_filter
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS, MetaColumns
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import IncrementalSlices
 
@@ -88,9 +89,10 @@ def scan_rows(
         CorruptTableError: If a file is missing or damaged.
     """
     read = files_to_read(handle, as_of=as_of, since=since, until=until, where=where, time_zone=UTC)
-    known = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *arrow_schema(read.columns)])
+    meta_columns = [Column(name=name, type="string") for name in META_COLUMNS]
+    known = arrow_schema([*meta_columns, *read.columns])
     result = _chosen(columns, known, meta=meta)
-    wanted = RowFilter(None, ()) if where is None else row_filter(where, read.columns, UTC)
+    wanted = RowFilter(None, ()) if where is None else row_filter(where, [*meta_columns, *read.columns], UTC)
     conditions = [] if wanted.expression is None else [wanted.expression]
     needed = {*result, *wanted.columns}
     if read.increment is not None:
@@ -157,7 +159,8 @@ class _Files:
                         # Decryption is set up only if this ParquetFile reads the footer itself.
                         metadata=metadata if decryption is None else None,
                         decryption_properties=decryption,
-                        pre_buffer=True,
+                        pre_buffer=False,
+                        buffer_size=read_ahead_bytes(content, metadata),
                     )
                 source = fields_named(parquet.schema_arrow, self.schema)
                 conform = Conformer(source, self.schema, place=place)
@@ -186,13 +189,14 @@ class _Files:
         parts: ParquetParts | None = None
         rows: Mapping[int, Sequence[range]] = {}
         if pruner.compares and not statistics.encrypted and numbers:
-            parts = ParquetParts(FileEnd(content))
+            parts = ParquetParts(content)
             rows = pruner.rows_by_group(parts, metadata, statistics, numbers)
         for number in numbers:
             pages = None
             if parts is not None and number in rows:
                 pages = file_of_pages(parts, stored[number], names, rows[number])
             if pages is None:
+                announce_chunks(content, metadata, names, row_groups=[stored[number]])
                 yield _RowGroup(parquet, stored[number], names)
             else:
                 yield _RowGroup(pq.ParquetFile(pa.BufferReader(pages)), 0, names)

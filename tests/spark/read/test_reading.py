@@ -24,7 +24,7 @@ from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import Timezone
 from tests.support.judges import HudiRs
-from tests.support.our_table import create
+from tests.support.our_table import create, to_table
 
 pytestmark = pytest.mark.spark
 
@@ -235,6 +235,20 @@ def test_conditions_skip_files_and_lose_no_row(spark, events, where, files):
     assert sorted(map(str, found.collect())) == sorted(map(str, expected.collect()))
     if files is not None:
         assert len(found.inputFiles()) == files
+    if where not in ONLY_IN_SPARK:
+        assert_equal_rows(to_table(expected), events.to_arrow(where=where))
+        return
+    with pytest.raises(InvalidDataError, match="cannot be evaluated without Spark"):
+        events.to_arrow(where=where)
+
+
+ONLY_IN_SPARK = ("n + 1 = 5", "1 = 0")
+
+
+def assert_equal_rows(expected, found):
+    """Two tables of Arrow have the same rows, in any order."""
+    assert found.column_names == expected.column_names
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
 
 
 def test_a_condition_that_spark_does_not_understand(spark, events):
@@ -303,6 +317,10 @@ def test_files_of_older_schemas(spark, tmp_path, monkeypatch, widens):
     assert theirs["3"] == rows["3"].s.asDict(recursive=True)
     assert {r.id for r in table.read(spark, where="i > 4000000000 OR i = 1").collect()} == {"1", "4", "5"}
     assert table.read(spark).where("s.a = 2").count() == 1
+    assert table.to_arrow().schema.remove_metadata().field("s").type.get_field_index("z") == 0
+    assert_equal_rows(to_table(table.read(spark)), table.to_arrow())
+    assert_equal_rows(to_table(table.read(spark)), table.to_batches().read_all())
+    assert table.to_arrow(where="i > 4000000000 OR s.a = 2", columns=["id"]).num_rows == 3
 
 
 def test_any_partition_names(spark, tmp_path):
