@@ -151,26 +151,28 @@ class _Files:
         store = self.handle.store
         place = Value.uri(f"{store.uri}/{file.path}")
         try:
-            with self.handle.failures_masked(), store.open_input(file.path) as content:
-                with reading(place):
-                    metadata, decryption = open_footer(content, store.allowed, place=place)
-                    parquet = pq.ParquetFile(
-                        content,
-                        # Decryption is set up only if this ParquetFile reads the footer itself.
-                        metadata=metadata if decryption is None else None,
-                        decryption_properties=decryption,
-                        pre_buffer=False,
-                        buffer_size=read_ahead_bytes(content, metadata),
-                    )
+            with (
+                self.handle.failures_masked(),
+                store.open_input(file.path) as content,
+                reading(place),
+            ):
+                metadata, decryption = open_footer(content, store.allowed, place=place)
+                parquet = pq.ParquetFile(
+                    content,
+                    # Decryption is set up only if this ParquetFile reads the footer itself.
+                    metadata=metadata if decryption is None else None,
+                    decryption_properties=decryption,
+                    pre_buffer=False,
+                    buffer_size=read_ahead_bytes(content, metadata),
+                )
                 source = fields_named(parquet.schema_arrow, self.schema)
                 conform = Conformer(source, self.schema, place=place)
                 rows = _first_batch_rows(metadata, source.names)
                 for group in self._row_groups(file, content, parquet, source.names):
-                    with reading(place):
-                        for batch in group.iter_batches(rows):
-                            found = self._with_commit_times(conform(batch), file)
-                            rows = max(min(int(BATCH_BYTES / found.nbytes * found.num_rows), _MOST_ROWS), 1)
-                            yield found
+                    for batch in group.iter_batches(rows):
+                        found = self._with_commit_times(conform(batch), file)
+                        rows = max(min(int(BATCH_BYTES / found.nbytes * found.num_rows), _MOST_ROWS), 1)
+                        yield found
         except (NotFoundError, RetryWrite):
             raise ConflictError(
                 "{file} was removed by a clean while it was read; read again, or keep more with "
