@@ -54,7 +54,7 @@ Uri = str | os.PathLike[str]
 
 
 class ReadArguments(TypedDict, total=False):
-    """The arguments of :meth:`Table.scan`."""
+    """The arguments of :meth:`Table.to_batches`."""
 
     columns: Sequence[str] | None
     where: str | None
@@ -253,7 +253,7 @@ class Table:
             return read_table(session, handle, as_of=as_of, since=since, until=until, where=where, meta=meta)
 
     @python_messages()
-    def scan(
+    def to_batches(
         self,
         *,
         columns: Sequence[str] | None = None,
@@ -262,11 +262,11 @@ class Table:
         since: str | dt.date | None = None,
         until: str | dt.date | None = None,
         meta: bool = False,
-    ) -> ds.Scanner:
-        """Return the rows as a scanner of ``pyarrow.dataset``, without Spark and in bounded memory.
+    ) -> pa.RecordBatchReader:
+        """Return the rows as a stream of Arrow batches, without Spark and in bounded memory.
 
-        It can be consumed once, also by a library that reads Arrow streams. Files and row groups that cannot
-        contain a matching row are not read. Numbers of 8 and 16 bits have 32 bits.
+        Files, row groups and pages that cannot contain a matching row are not read. Numbers of 8 and 16 bits
+        have 32 bits.
 
         Args:
             columns: The names of the columns to read, in the order of the result; None for all.
@@ -281,26 +281,32 @@ class Table:
             InvalidDataError: There is no such column, or only Spark can evaluate the condition.
 
         """
-        from parquetry.runtime.read.rows import scan_rows  # noqa: PLC0415 - heavy
+        from parquetry.runtime.read.rows import read_rows  # noqa: PLC0415 - heavy
 
         with self._opened() as handle:
-            return scan_rows(
+            return read_rows(
                 handle, columns=columns, where=where, as_of=as_of, since=since, until=until, meta=meta
             )
 
     @python_messages()
-    def to_batches(self, **read: Unpack[ReadArguments]) -> pa.RecordBatchReader:
-        """Return the rows as a stream of Arrow batches. The arguments are those of :meth:`scan`."""
-        return self.scan(**read).to_reader()
+    def scan(self, **read: Unpack[ReadArguments]) -> ds.Scanner:
+        """Return the rows as a scanner of ``pyarrow.dataset``, which can be consumed once.
+
+        The scanner reads further ahead than :meth:`to_batches`. The arguments are those of
+        :meth:`to_batches`.
+        """
+        from pyarrow.dataset import Scanner  # noqa: PLC0415 - heavy
+
+        return Scanner.from_batches(self.to_batches(**read))
 
     @python_messages()
     def to_arrow(self, **read: Unpack[ReadArguments]) -> pa.Table:
-        """Return the rows as a table of pyarrow. The arguments are those of :meth:`scan`."""
-        return self.scan(**read).to_table()
+        """Return the rows as a table of pyarrow. The arguments are those of :meth:`to_batches`."""
+        return self.to_batches(**read).read_all()
 
     @python_messages()
     def to_pandas(self, **read: Unpack[ReadArguments]) -> pd.DataFrame:
-        """Return the rows as a DataFrame of pandas. The arguments are those of :meth:`scan`."""
+        """Return the rows as a DataFrame of pandas. The arguments are those of :meth:`to_batches`."""
         frame: pd.DataFrame = self.to_arrow(**read).to_pandas()
         return frame
 
@@ -308,7 +314,7 @@ class Table:
     def to_polars(self, **read: Unpack[ReadArguments]) -> pl.DataFrame:
         """Return the rows as a DataFrame of Polars, which must be installed.
 
-        The arguments are those of :meth:`scan`.
+        The arguments are those of :meth:`to_batches`.
         """
         import polars as pl  # noqa: PLC0415 - of the user
 
@@ -323,7 +329,7 @@ class Table:
         Args:
             connection: The connection.
             name: The name of the view.
-            **read: The arguments of :meth:`scan`.
+            **read: The arguments of :meth:`to_batches`.
 
         """
         connection.register(name, RowStream(self, read))

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.message import Message, Value
+from parquetry.message import Message, Phrase, Value
 from parquetry.runtime.arrow.schema import arrow_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.condition import (
@@ -230,8 +230,9 @@ def _simply(column: Expression, operator: Comparator, value: pa.Scalar) -> Expre
 
 def _refused(where: str, reason: Message) -> InvalidDataError:
     return InvalidDataError(
-        "where={where} cannot be evaluated without Spark: {reason}; use Table.read, or read without the "
-        "condition and filter the rows",
+        "where={where} cannot be evaluated without Spark: {reason}; {read}, or read without the condition "
+        "and filter the rows",
         where=Value.quote(repr(where)),
         reason=reason,
+        read=Phrase("read with Spark (Table.read in Python)", "use Table.read"),
     )

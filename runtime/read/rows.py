@@ -23,10 +23,9 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from parquetry.message import Value
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import arrow_schema, fields_named
 from parquetry.runtime.base_file.reader import longest_repeated_value, read_ahead_bytes, reading
@@ -58,7 +57,7 @@ _LOOKS_EVERY_SECONDS: Final = 0.1
 _Item = TypeVar("_Item")
 
 
-def scan_rows(
+def read_rows(
     handle: TableHandle,
     *,
     columns: Sequence[str] | None = None,
@@ -67,8 +66,8 @@ def scan_rows(
     since: When | None = None,
     until: When | None = None,
     meta: bool = False,
-) -> ds.Scanner:
-    """Return a scanner of the rows of a read, which can be consumed once.
+) -> pa.RecordBatchReader:
+    """Return the rows of a read as a stream of batches, which are read as they are asked for.
 
     Texts are strings, decimals have 128 bits, timestamps are UTC microseconds, and bytes and shorts have 32
     bits, as in the files.
@@ -99,13 +98,14 @@ def scan_rows(
         conditions.append(_is_written_in(read.increment))
         needed.add(COMMIT_TIME)
     schema = pa.schema([field for field in known if field.name in needed])
-    files = _Files(handle=handle, read=read, schema=schema)
-    return ds.Scanner.from_batches(
-        _in_order(read.files, files.batches),
+    files = _Files(
+        handle=handle,
+        read=read,
         schema=schema,
-        columns={name: pc.field(name) for name in result},
-        filter=reduce(and_, conditions) if conditions else None,
+        condition=reduce(and_, conditions) if conditions else None,
+        result=pa.schema([schema.field(name) for name in result]),
     )
+    return pa.RecordBatchReader.from_batches(files.result, _in_order(read.files, files.batches))
 
 
 def _chosen(columns: Sequence[str] | None, known: pa.Schema, *, meta: bool) -> list[str]:
@@ -119,10 +119,11 @@ def _chosen(columns: Sequence[str] | None, known: pa.Schema, *, meta: bool) -> l
     for name in chosen:
         if name not in known.names:
             near = get_close_matches(name, known.names, n=1)
+            hint = Message("did you mean {column!r}?", column=near[0]) if near else None
             raise InvalidDataError(
-                "columns: the table has no column {column!r}; it has {known}",
+                "columns: the table has no column {column!r}; {hint}",
                 column=name,
-                known=near or known.names,
+                hint=hint or Message("its columns are {columns}", columns=known.names[len(META_COLUMNS) :]),
             )
         if chosen.count(name) > 1:
             raise InvalidDataError("columns: {column!r} is there twice; name it once", column=name)
@@ -140,14 +141,16 @@ def _is_written_in(changes: IncrementalSlices) -> Expression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
-    """Reads the files of a read as batches of ``schema``."""
+    """Reads the columns ``schema`` of files, and returns ``result`` of the rows that fulfil the condition."""
 
     handle: TableHandle
     read: FilesToRead
     schema: pa.Schema
+    condition: Expression | None
+    result: pa.Schema
 
     def batches(self, file: FileSlice) -> Generator[pa.RecordBatch]:
-        """Yield the rows of the row groups that may contain a row of the read."""
+        """Yield the rows of the read in a file."""
         store = self.handle.store
         place = Value.uri(f"{store.uri}/{file.path}")
         try:
@@ -172,7 +175,7 @@ class _Files:
                     for batch in group.iter_batches(rows):
                         found = self._with_commit_times(conform(batch), file)
                         rows = max(min(int(BATCH_BYTES / found.nbytes * found.num_rows), _MOST_ROWS), 1)
-                        yield found
+                        yield from self._wanted(found)
         except (NotFoundError, RetryWrite):
             raise ConflictError(
                 "{file} was removed by a clean while it was read; read again, or keep more with "
@@ -202,6 +205,13 @@ class _Files:
                 yield _RowGroup(parquet, stored[number], names)
             else:
                 yield _RowGroup(pq.ParquetFile(pa.BufferReader(pages)), 0, names)
+
+    def _wanted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Return the rows that fulfil the condition, with the columns of the result."""
+        found = pa.Table.from_batches([rows])
+        if self.condition is not None:
+            found = found.filter(self.condition)
+        return (batch for batch in found.select(self.result.names).to_batches() if batch.num_rows)
 
     def _with_commit_times(self, rows: pa.RecordBatch, file: FileSlice) -> pa.RecordBatch:
         """Return the rows, with the time of their file where a table of commit times has none for a row."""

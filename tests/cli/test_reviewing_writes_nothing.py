@@ -46,6 +46,7 @@ LOOKING = [
     ("diff", "--base", "HEAD"),
     ("drift",),
     ("inspect", "events"),
+    ("head", "events"),
     ("timeline", "events"),
     ("history", "events"),
     ("test",),
@@ -154,6 +155,7 @@ def test_plans_with_rights_to_read_alone(tmp_path, lake):
     assert document["evidence"]["figures"]["events"]["files"] == 1
     reading = (
         ("inspect", "events"),
+        ("head", "events"),
         ("timeline", "events"),
         ("history", "events"),
         ("drift",),

@@ -34,6 +34,7 @@ ON_S3 = [
     ("run", "--only", "services"),
     ("drift",),
     ("inspect", "orders"),
+    ("head", "orders"),
     ("timeline", "orders"),
     ("simulate", "sizing", "orders", "--inserts", "5"),
     ("simulate", "clustering", "orders", "--suggest"),

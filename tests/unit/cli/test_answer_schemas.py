@@ -296,7 +296,7 @@ REFERENCE = sorted((ROOT / "docs" / "reference" / "commands").glob("*.md"))
     "answer",
     [
         *("init", "fmt", "unlock", "service-cluster", "service-purge", "diff", "apply", "run"),
-        *("compile", "drift", "adopt", "doctor", "inspect-files"),
+        *("compile", "drift", "adopt", "doctor", "inspect-files", "head"),
     ],
 )
 def test_the_reference_names_every_key(answer):

@@ -106,13 +106,13 @@ def test_hudi_columns_can_be_asked_for_and_compared(history):
 def test_what_cannot_be_read_is_refused_before_a_file_is_opened(history, asked, message):
     table, _ = history
     with pytest.raises(InvalidDataError, match=message):
-        table.scan(**asked)
+        table.to_batches(**asked)
 
 
 def test_files_that_a_condition_excludes_are_not_opened(history, tmp_path):
     table, _ = history
     handle = open_table(CountingStore(open_store(table.uri), tmp_path / "calls"))
-    assert read_rows.scan_rows(handle, where="p = 'c' and v = 7").count_rows() == 1
+    assert read_rows.read_rows(handle, where="p = 'c' and v = 7").read_all().num_rows == 1
     opened = {
         name for kind, name in handle.store.calls() if name.endswith(".parquet") and ".hoodie" not in name
     }
@@ -137,11 +137,11 @@ def test_damage_is_an_error_that_names_the_file(history):
 
 def test_a_file_that_a_clean_removes_meanwhile_is_a_conflict(history):
     table, _ = history
-    scanner = table.scan()
+    rows = table.to_batches()
     for path in open_store(table.uri).list("p=a"):
         open_store(table.uri).delete(path.path)
     with pytest.raises(ConflictError, match="was removed by a clean while it was read; read again"):
-        scanner.to_table()
+        rows.read_all()
 
 
 def large_files(folder, count, rows):

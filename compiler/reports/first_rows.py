@@ -1,0 +1,95 @@
+"""The first rows of a table, for people and scripts, read without Spark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from parquetry.runtime.read.rows import read_rows
+from parquetry.runtime.spec.masking import pii_columns
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import open_table
+from parquetry.text.secret_names import MASK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRows:
+    """Rows of a table. Each row has a plain value for each column; those of personal columns are masked."""
+
+    table: str
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, Any], ...]
+
+
+def first_rows(
+    store: ObjectStore,
+    *,
+    limit: int,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    as_of: str | None = None,
+    declared: TableSpec | None = None,
+) -> FirstRows:
+    """Return the first rows of a table, in the order of its files.
+
+    Only as much is read as is needed for them. Values of columns that the applied spec or the ``declared``
+    one marks as personal data are masked. Dates, times and decimals are texts, and bytes are hexadecimal.
+
+    Args:
+        store: The store of the table.
+        limit: The largest number of rows.
+        columns: As in :func:`read_rows`.
+        where: As in :func:`read_rows`.
+        as_of: As in :func:`read_rows`.
+        declared: The declared spec of the table, if it belongs to a project.
+
+    Raises:
+        InvalidDataError: If a column does not exist, or for a condition or a time that is refused.
+        CorruptTableError: If a file is missing or damaged.
+    """
+    handle = open_table(store, declared=declared)
+    with handle.failures_masked():
+        reader = read_rows(handle, columns=columns, where=where, as_of=as_of)
+        found: list[pa.RecordBatch] = []
+        while sum(batch.num_rows for batch in found) < limit:
+            batch = next(reader, None)
+            if batch is None:
+                break
+            found.append(batch)
+        reader.close()
+    personal = pii_columns(handle.shown_by.columns) if handle.shown_by is not None else frozenset()
+    names = tuple(reader.schema.names)
+    listed = pa.Table.from_batches(found, schema=reader.schema).slice(0, limit).to_pylist()
+    return FirstRows(
+        table=handle.name,
+        columns=names,
+        rows=tuple(
+            {name: MASK if name.lower() in personal else _plain(row[name]) for name in names}
+            for row in listed
+        ),
+    )
+
+
+def _plain(value: Any) -> Any:  # noqa: PLR0911 - a case, an answer
+    """Return a value as JSON can hold it; numbers that JSON lacks are texts, as Spark writes them."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            if math.isfinite(value):
+                return value
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case bytes():
+            return value.hex()
+        case dict():
+            return {key: _plain(one) for key, one in value.items()}
+        case list() if value and all(isinstance(pair, tuple) for pair in value):
+            return {key: _plain(one) for key, one in value}
+        case list():
+            return [_plain(one) for one in value]
+    return str(value)
