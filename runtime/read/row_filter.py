@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 from operator import and_, or_
-from typing import Final, TypeAlias
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,8 +41,6 @@ from parquetry.runtime.spec.types import Decimal as DecimalType
 _MOST_INTEGER: Final = {"tinyint": 2**31, "smallint": 2**31, "int": 2**31, "bigint": 2**63}
 _FLOATS: Final = ("float", "double")
 
-Expression: TypeAlias = pc.Expression
-
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
@@ -51,7 +49,7 @@ class RowFilter:
     ``columns`` are the names of the table's columns that the expression needs, in the order of the table.
     """
 
-    expression: Expression | None
+    expression: pc.Expression | None
     columns: tuple[str, ...]
 
 
@@ -77,7 +75,7 @@ def row_filter(where: str, columns: Sequence[Column], time_zone: tzinfo) -> RowF
     ]
     used: set[str] = set()
 
-    def answer(condition: Condition) -> Expression:
+    def answer(condition: Condition) -> pc.Expression:
         match condition:
             case Conjunction(parts):
                 return reduce(and_, map(answer, parts))
@@ -115,8 +113,12 @@ def _fields(path: tuple[str, ...], kind: ColumnType) -> Sequence[tuple[tuple[str
 
 
 def _on_column(
-    column: Expression, condition: Compared | Like | IsNull, kind: ColumnType, time_zone: tzinfo, where: str
-) -> Expression:
+    column: pc.Expression,
+    condition: Compared | Like | IsNull,
+    kind: ColumnType,
+    time_zone: tzinfo,
+    where: str,
+) -> pc.Expression:
     match condition:
         case IsNull(negated=negated):
             return column.is_valid() if negated else column.is_null()
@@ -140,8 +142,8 @@ def _on_column(
 
 
 def _compared(
-    column: Expression, operator: Comparator, value: StatisticValue, kind: ColumnType
-) -> Expression:
+    column: pc.Expression, operator: Comparator, value: StatisticValue, kind: ColumnType
+) -> pc.Expression:
     match kind:
         case Primitive(name=name) if name in _MOST_INTEGER:
             most = _MOST_INTEGER[name]
@@ -162,7 +164,7 @@ def _storage(kind: ColumnType) -> pa.DataType | None:
 
 
 def _among_steps(
-    column: Expression,
+    column: pc.Expression,
     operator: Comparator,
     value: StatisticValue,
     *,
@@ -170,7 +172,7 @@ def _among_steps(
     low: int,
     high: int,
     kind: ColumnType,
-) -> Expression:
+) -> pc.Expression:
     """Return the comparison of a column whose values are multiples of ``10**-scale`` between two bounds.
 
     The bounds count steps. A value between two steps, or out of the bounds, is no value of the column's type.
@@ -195,7 +197,7 @@ def _among_steps(
     return _simply(column, operator, pa.scalar(number).cast(arrow_type(kind)))
 
 
-def _among_floats(column: Expression, operator: Comparator, value: float) -> Expression:
+def _among_floats(column: pc.Expression, operator: Comparator, value: float) -> pc.Expression:
     """Return the comparison with NaN as the largest value, which equals itself."""
     is_nan = pc.is_nan(column)
     if not math.isnan(value):
@@ -212,7 +214,7 @@ def _among_floats(column: Expression, operator: Comparator, value: float) -> Exp
     return is_nan
 
 
-def _simply(column: Expression, operator: Comparator, value: pa.Scalar) -> Expression:
+def _simply(column: pc.Expression, operator: Comparator, value: pa.Scalar) -> pc.Expression:
     other = pc.scalar(value)
     match operator:
         case Comparator.EQUAL | Comparator.NULL_SAFE_EQUAL:

@@ -37,7 +37,7 @@ from parquetry.runtime.parquet.encryption import open_footer
 from parquetry.runtime.parquet.footer import file_statistics
 from parquetry.runtime.parquet.selected_pages import file_of_pages
 from parquetry.runtime.read.files import FilesToRead, When, files_to_read
-from parquetry.runtime.read.row_filter import Expression, RowFilter, row_filter
+from parquetry.runtime.read.row_filter import RowFilter, row_filter
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS, MetaColumns
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.handle import TableHandle
@@ -52,7 +52,9 @@ _MOST_ROWS: Final = 65_536
 _MOST_EXPANSION: Final = 4
 """The most bytes of a row in memory for each byte before compression in the file, apart from long texts."""
 
-_LOOKS_EVERY_SECONDS: Final = 0.1
+_PUT_TIMEOUT_SECONDS: Final = 0.1
+"""How long a thread waits for room in a full queue before it checks whether the reading has ended."""
+
 
 _Item = TypeVar("_Item")
 
@@ -130,7 +132,7 @@ def _chosen(columns: Sequence[str] | None, known: pa.Schema, *, meta: bool) -> l
     return chosen
 
 
-def _is_written_in(changes: IncrementalSlices) -> Expression:
+def _is_written_in(changes: IncrementalSlices) -> pc.Expression:
     """Return the condition on the rows of an incremental read."""
     time = pc.field(COMMIT_TIME)
     condition = (time > changes.begin) & (time <= changes.end)
@@ -146,7 +148,7 @@ class _Files:
     handle: TableHandle
     read: FilesToRead
     schema: pa.Schema
-    condition: Expression | None
+    condition: pc.Expression | None
     result: pa.Schema
 
     def batches(self, file: FileSlice) -> Generator[pa.RecordBatch]:
@@ -262,7 +264,7 @@ def _in_order(
         def put(value: pa.RecordBatch | BaseException | None) -> None:
             while not ended.is_set():
                 with suppress(queue.Full):
-                    found.put(value, timeout=_LOOKS_EVERY_SECONDS)
+                    found.put(value, timeout=_PUT_TIMEOUT_SECONDS)
                     return
 
         try:
@@ -277,10 +279,10 @@ def _in_order(
 
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="rows") as pool:
         reading_now: deque[queue.Queue[pa.RecordBatch | BaseException | None]] = deque()
-        waiting = iter(items)
+        rest = iter(items)
 
         def start() -> None:
-            for item in islice(waiting, 1):
+            for item in islice(rest, 1):
                 reading_now.append(queue.Queue(_BATCHES_AHEAD))
                 pool.submit(read, item, reading_now[-1])
 
