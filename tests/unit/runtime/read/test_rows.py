@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import threading
 
+import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -51,7 +53,6 @@ def test_the_rows_are_those_of_hudi_rs_now_and_then(history):
 
 
 def test_every_form_has_the_same_rows(history):
-    duckdb, polars = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     table, _ = history
     asked = {"columns": ["v", "id"], "where": "v >= 100 or p = 'c'"}
     rows = table.to_arrow(**asked)
@@ -60,7 +61,7 @@ def test_every_form_has_the_same_rows(history):
     assert table.to_batches(**asked).read_all().equals(rows)
     assert table.scan(**asked).count_rows() == 6
     assert pa.Table.from_pandas(table.to_pandas(**asked), schema=rows.schema).equals(rows)
-    assert table.to_polars(**asked).equals(polars.DataFrame(rows))
+    assert table.to_polars(**asked).equals(pl.DataFrame(rows))
     with duckdb.connect() as connection:
         table.to_duckdb(connection, "asked", **asked)
         for _ in range(2):
@@ -68,7 +69,6 @@ def test_every_form_has_the_same_rows(history):
 
 
 def test_a_view_of_duckdb_reads_the_table_as_it_is_at_each_query(tmp_path):
-    duckdb = pytest.importorskip("duckdb")
     writer = make_table(tmp_path / "t")
     writer.insert({"one": (1, "a")})
     with duckdb.connect() as connection:
