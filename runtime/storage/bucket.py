@@ -263,34 +263,34 @@ class BucketStore(VersionedStore):
         contains more folders than requests run at a time, or all that are left, the next page is requested.
         The other folders are then listed one by one. No listing takes more pages than those of all folders.
         """
-        waiting = sorted(set(prefixes), key=self._folder_prefix)
+        unlisted = sorted(set(prefixes), key=self._folder_prefix)
         listed: dict[str, Objects] = {}
-        while len(waiting) > 1 and waiting[0]:
-            first = self._folder_prefix(waiting[0])
-            with self._reporting("list", self._uri_of(waiting[0])):
+        while len(unlisted) > 1 and unlisted[0]:
+            first = self._folder_prefix(unlisted[0])
+            with self._reporting("list", self._uri_of(unlisted[0])):
                 page = next(self._pages(self._folder_prefix(""), recursive=True, after=first))
             keys = [first, *(info.path for info in page.objects)]
             if any(key >= following for key, following in itertools.pairwise(keys)):
                 break  # not all stores sort the keys
             end = None if page.is_last else keys[-1]
             # A folder below another one may end first. The other one comes before it here.
-            ended = [_ends_before(self._folder_prefix(path), end) for path in waiting]
-            whole = waiting[: [*ended, False].index(False)]
+            ended = [_ends_before(self._folder_prefix(path), end) for path in unlisted]
+            whole = unlisted[: [*ended, False].index(False)]
             for path in whole:
                 listed[path] = self._objects(_children(page.objects, self._folder_prefix(path)))
             if not whole:
-                with self._reporting("list", self._uri_of(waiting[0])):
+                with self._reporting("list", self._uri_of(unlisted[0])):
                     rest = [
                         info
                         for page in self._pages(first, recursive=False, after=end)
                         for info in page.objects
                     ]
-                whole = waiting[:1]
+                whole = unlisted[:1]
                 listed[whole[0]] = self._objects([*_children(page.objects, first), *rest])
-            waiting = waiting[len(whole) :]
+            unlisted = unlisted[len(whole) :]
             if len(whole) < MOST_AT_ONCE:
                 break
-        return listed | dict(zip(waiting, map_each(waiting, self.list), strict=True))
+        return listed | dict(zip(unlisted, map_each(unlisted, self.list), strict=True))
 
     def list_folders(self, prefix: str = "") -> Paths:
         pages = self._listing_pages(prefix, recursive=False)
