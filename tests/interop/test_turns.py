@@ -1,4 +1,7 @@
-"""Random histories in which real Hudi and we take turns, every service included: on version 9, and on Hudi 1.0's."""
+"""Random histories in which real Hudi and we take turns, every service included.
+
+On version 9, on Hudi 1.0's version 8, and on tables without meta columns.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
@@ -39,6 +43,8 @@ class Turns:
         self.hudi = hudi
         self.ours = history
         self.table = hudi_table(history.path)
+        if not history.meta_columns.has_keys:
+            self.table = replace(self.table, options={"hoodie.populate.meta.fields": "false"})
 
     def run(self, turns: int) -> None:
         """Take the turns. Both judge each step, and real Hudi each of ours."""
@@ -99,7 +105,9 @@ class Turns:
             self.ours.restored(savepoint)
 
     def _write(self, operation: str, rows: Rows, options: dict[str, str] | None = None) -> str:
-        return self.hudi.write(self.table, frame(rows), operation, options=options)
+        instant = self.hudi.write(self.table, frame(rows), operation, options=options)
+        self.ours.foreign.add(instant)
+        return instant
 
 
 def hudi_table(path: Path) -> HudiTable:
@@ -148,6 +156,23 @@ def test_everybody_reads_what_the_model_holds_on_a_table_of_hudi_1_0(
     history = HistoryOfVersion8(path=tmp_path / "t", seed=seed, table_version=8, hudi=hudi_10)
     _take(Turns(hudi_10, history))
     assert history.table.handle.config.version == 8
+
+
+@pytest.mark.parametrize(
+    ("meta_columns", "table_version", "seed"),
+    [
+        pytest.param(columns, version, seed, marks=[pytest.mark.long] if seed else [])
+        for columns, version in ((MetaColumns.COMMIT_TIME, 9), (MetaColumns.NONE, 6))
+        for seed in range(20)
+    ],
+)
+def test_everybody_reads_what_the_model_holds_without_meta_columns(
+    meta_columns: MetaColumns, table_version: int, seed: int, hudi_12: HudiSpark, tmp_path: Path
+) -> None:
+    history = RandomHistory(
+        path=tmp_path / "t", seed=seed, table_version=table_version, meta_columns=meta_columns
+    )
+    _take(Turns(hudi_12, history))
 
 
 def _take(turns: Turns) -> None:
