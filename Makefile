@@ -118,6 +118,7 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 	$(BIN)/python -m benchmarks.clustering_plans
 	$(BIN)/python -m benchmarks.plans
 	$(BIN)/python -m benchmarks.requests
+	$(BIN)/python -m benchmarks.shares
 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info

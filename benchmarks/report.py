@@ -47,7 +47,8 @@ In W8 the peers named *cluster* have a standalone cluster of their own on this m
 core, executors of 2 GiB and 640 MiB of memory overhead. Hudi's inserts there have the record size set. What the
 processes of a cluster take is counted with the peer.
 
-[SESSIONS.md](SESSIONS.md) measures a point query on many small files, before and after clustering.
+[SESSIONS.md](SESSIONS.md) measures a point query on many small files, before and after clustering. [SHARES.md](SHARES.md)
+measures where the CPU time of the Python tasks goes.
 """
 
 
