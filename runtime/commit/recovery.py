@@ -18,7 +18,7 @@ from parquetry.runtime.commit.restore_execution import finish_restore
 from parquetry.runtime.commit.rollback import finish_rollback, roll_back
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.table.admission import check_writable
+from parquetry.runtime.table.admission import check_stored_columns, check_writable
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.effective_writes import completed_after_rollback, writes_being_rolled_back
@@ -69,6 +69,7 @@ def recovered_timeline(table: TableHandle, *, timing: Timing, known: Timeline | 
     if timeline is None or any(not instant.is_completed for instant in timeline.instants):
         timeline = table.timeline()
     check_writable(table, timeline, table.store.now_ms())
+    check_stored_columns(table)
     return recover(table, timeline, timing=timing)
 
 

@@ -262,6 +262,7 @@ class BucketStore(VersionedStore):
         A page of all keys behind the first folder may also contain the folders that follow. While a page
         contains more folders than requests run at a time, or all that are left, the next page is requested.
         The other folders are then listed one by one. No listing takes more pages than those of all folders.
+        A store that does not sort its keys lists all of them one by one.
         """
         unlisted = sorted(set(prefixes), key=self._folder_prefix)
         listed: dict[str, Objects] = {}

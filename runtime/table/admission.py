@@ -104,6 +104,28 @@ def _check_version(handle: TableHandle) -> None:
         )
 
 
+def check_stored_columns(handle: TableHandle) -> None:
+    """Raise UnsupportedTableError if rows may lack meta columns that the properties promise.
+
+    A write would look rows up by keys that they do not store, and add them once more. A plan, which can
+    change the properties back, is not a write.
+    """
+    if handle.spec is None:
+        return
+    applied, found = handle.spec.files.meta_columns, handle.config.meta_columns
+    if not applied.may_become(found):
+        raise UnsupportedTableError(
+            "{table}: its properties name meta_columns: {found}, but {applied} is applied: another program "
+            "has changed them, and rows lack what they promise; {plan_command} and {apply_command} change "
+            "them back",
+            table=handle.store.uri,
+            found=str(found),
+            applied=str(applied),
+            plan_command=command("plan"),
+            apply_command=command("apply"),
+        )
+
+
 def ahead_ms(timeline: Timeline, timezone: Timezone, now_ms: int) -> int:
     """Return by how many milliseconds the newest instant, in any state, is ahead of the clock, or 0.
 

@@ -7,10 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError, UnsupportedTableError
 from parquetry.runtime.spec.key_generator import KeyEncoding
+from parquetry.runtime.spec.meta_columns import MetaColumns
+from parquetry.runtime.spec.table_spec import FilesPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.admission import ahead_ms, check_writable
+from parquetry.runtime.table.admission import ahead_ms, check_stored_columns, check_writable
 from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import (
@@ -22,6 +25,7 @@ from parquetry.runtime.table.properties import (
 from parquetry.runtime.table.version_properties import MERGE_STRATEGIES
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Timezone, format_instant, parse_instant_ms
+from parquetry.runtime.timing import DEFAULT_TIMING
 from tests.support.handmade import CREATED, HandmadeTable, at, spec
 from tests.support.timelines import put_completed
 
@@ -159,6 +163,17 @@ def test_a_custom_generator_that_formats_values_is_found_by_a_row_of_a_file(tabl
         admit(table)
     write_applied(table.store, table.spec, number=1)
     admit(table)
+
+
+@pytest.mark.parametrize("written", [MetaColumns.COMMIT_TIME, MetaColumns.NONE])
+def test_a_table_whose_rows_lack_what_its_properties_promise_is_planned_and_not_written(table, written):
+    write_applied(table.store, spec(files=FilesPolicy(meta_columns=written)), number=1)
+    table.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    admit(table)
+    with pytest.raises(UnsupportedTableError, match=f"meta_columns: all, but {written} is applied: .*apply"):
+        recovered_timeline(table.open(), timing=DEFAULT_TIMING)
+    edit(table, hoodie__populate__meta__fields="false", parquetry__meta__columns=str(written))
+    check_stored_columns(table.open())
 
 
 def test_following_the_remedy_for_a_metadata_table_works(table):
