@@ -130,6 +130,7 @@ class TriedRows:
         rows = self._rows
         if order is not None:
             rows = _numbered(rows.take(sort_indices(OrderKeys(order, sample).of(rows))))
+        rows = _emptied(rows, policy.meta_columns.empty)
         row_group_bytes = policy.row_group_size_bytes or default_row_group_bytes(target_bytes)
         stored = self._stored_bytes / self._rows.num_rows
         read = self._rows.num_rows / of_rows
@@ -177,6 +178,14 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         ],
         schema=schema,
     )
+
+
+def _emptied(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the rows with null in these columns."""
+    for name in names:
+        number = rows.column_names.index(name)
+        rows = rows.set_column(number, name, pa.nulls(rows.num_rows, rows.schema.field(number).type))
+    return rows
 
 
 def _numbered(rows: pa.Table) -> pa.Table:
