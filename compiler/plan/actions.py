@@ -26,6 +26,7 @@ from parquetry.compiler.plan.refusals import (
     refuse_breaking,
     refuse_faulty,
     refuse_foreign,
+    refuse_lacking_meta_columns,
     refuse_lost_key,
     refuse_renamed,
     refuse_reverting,
@@ -55,6 +56,7 @@ def outcome_of(
     refusal = refusal or refuse_wrong_signature(workspace, table, observation)
     refusal = refusal or refuse_renamed(table, observation)
     refusal = refusal or refuse_version(table, observation)
+    refusal = refusal or refuse_lacking_meta_columns(table, observation)
     if refusal is not None:
         return refusal
     if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):

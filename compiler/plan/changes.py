@@ -89,7 +89,7 @@ _PLUGGABLE = {
     "clustering.execution.strategy": EXECUTION_STRATEGIES,
 }
 _ONE_LOCK = "every program that writes the table must take this lock"
-_META_COLUMNS = "files.meta_columns"
+META_COLUMNS_PATH = "files.meta_columns"
 _FLOATING = frozenset({"float", "double"})
 _LOST_WITHOUT_KEYS = "Hudi's incremental queries and its Bloom index"
 _KEYS = re.compile(r"files\.(former_)?encryption_keys?|sources\.[^.]+\.encryption_keys")
@@ -244,7 +244,7 @@ def _classified(  # noqa: PLR0911 - a case, an answer
         return "SC314", ChangeClass.BREAKING, "two partitions may already contain the same key"
     if path == VERSION_PATH:
         return "SC261", ChangeClass.FORMAT, effect_on_readers(old, new)
-    if path == _META_COLUMNS:
+    if path == META_COLUMNS_PATH:
         return _meta_columns_change(MetaColumns(old), MetaColumns(new))
     if any(_is_plugin(path, value) for value in (old, new)):
         return EXECUTES, ChangeClass.EXECUTES, "it names an installed plug-in, whose code is executed"

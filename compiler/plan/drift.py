@@ -12,7 +12,7 @@ from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.message import Message, Text, command
 from parquetry.project import ResolvedTable
-from parquetry.runtime.apply.properties import differing_properties
+from parquetry.runtime.apply.properties import META_COLUMNS_KEYS, differing_properties
 from parquetry.runtime.commit.damaged_files import damaged_files, remedy
 from parquetry.runtime.errors import (
     CorruptTableError,
@@ -267,7 +267,9 @@ def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
                 command=command("apply"),
             ),
         )
+    found = handle.config.meta_columns
     for drift in changed:
+        is_lost = drift.key in META_COLUMNS_KEYS and not found.may_become(spec.files.meta_columns)
         yield Drift(
             code="DR101",
             path=f"properties.{drift.key}",
@@ -275,7 +277,8 @@ def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
             live=drift.live,
             instant=when,
             writer=f"the last writer of {PROPERTIES_PATH}",
-            restorable=True,
+            restorable=not is_lost,
+            remedy=f"declare files: {{meta_columns: {found}}}, as rows may lack more" if is_lost else None,
         )
 
 

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.git.repository import GitWorkTree
-from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, declared_changes
+from parquetry.compiler.plan.changes import (
+    CODES,
+    IDENTITY_CODES,
+    META_COLUMNS_PATH,
+    UNREADABLE_CODES,
+    declared_changes,
+)
 from parquetry.compiler.plan.forgetting import Undeclared
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarning, RecipeStep, TableAction
 from parquetry.compiler.plan.table_versions import VERSION_PATH, is_possible
@@ -244,6 +250,20 @@ def refuse_version(table: ResolvedTable, observation: Observation | None) -> Blo
         "SC509",
         reason=f"{VERSION_PATH}: {has} {version}; it is for tables that already have it",
         remedy=f"declare {VERSION_PATH}: {possible}",
+    )
+
+
+def refuse_lacking_meta_columns(table: ResolvedTable, observation: Observation) -> Blocked | None:
+    """Return SC317 if another program may have written rows without declared meta columns, else None."""
+    live, declared = observation.handle.config.meta_columns, table.spec.files.meta_columns
+    applied = declared if observation.spec is None else observation.spec.files.meta_columns
+    if applied is not declared or live.may_become(declared):
+        return None
+    return _refusal(
+        table,
+        "SC317",
+        reason=f"another program set {META_COLUMNS_PATH} to {live}: rows may lack what {declared} promises",
+        remedy=f"declare files: {{meta_columns: {live}}}, or fill a new table from this one",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from parquetry.compiler.spec_words import format_age, format_size
 from parquetry.runtime.spec.clustering import PartitionFilter, Trigger
 from parquetry.runtime.spec.key_generator import KeyGenerator, choose_key_generator
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.table_spec import KeyScope, Locks, RetentionPolicy, TableSpec
 from parquetry.runtime.table.properties import boolean_text
 
@@ -206,6 +207,8 @@ def _unmatched(spec: TableSpec) -> Iterator[str]:
         yield f"columns.generated ({', '.join(generated)}): the job has to compute them"
     if spec.files.encryption_key is not None:
         yield "files.encryption_key: Hudi cannot read the files, and would write others in the clear"
+    if spec.files.meta_columns is MetaColumns.COMMIT_TIME:
+        yield "files.meta_columns: Hudi fills none, and readers take the time of the file"
     clustering = spec.clustering
     if clustering.trigger is Trigger.OFF:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from parquetry.runtime.commit.table_lock import lock_with_properties, locked_session
 from parquetry.runtime.errors import UnsupportedTableError
@@ -47,7 +48,7 @@ _KEYS = "hoodie.table.recordkey.fields"
 _HIVE = "hoodie.datasource.write.hive_style_partitioning"
 _ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 
-_META_COLUMNS = (POPULATE_META_FIELDS_KEY, META_COLUMNS_KEY)
+META_COLUMNS_KEYS: Final = (POPULATE_META_FIELDS_KEY, META_COLUMNS_KEY)
 
 _OTHER_SPELLING = {PRECOMBINE_KEY: ORDERING_KEY, ORDERING_KEY: PRECOMBINE_KEY}
 """The names of properties in other table versions, which could take precedence over the restored ones."""
@@ -86,13 +87,16 @@ def differing_properties(
     """
     live = TableConfig.from_properties(raw, location=uri)
     expected = _expected(spec, made_with, version=live.version)
+    meta_columns = spec.files.meta_columns
     expected_config = TableConfig.from_properties({**raw, **expected}, location=uri)
     has_same_meaning: Mapping[str, bool] = {
         _KEYS: live.record_key == spec.record_key,
         **dict.fromkeys(_OTHER_SPELLING, live.ordering_fields == ((spec.ordering,) if spec.ordering else ())),
         PARTITIONS_KEY: live.partition_by == spec.partition_by,
         LOCK_METHOD_KEY: live.locks is spec.locks,
-        **dict.fromkeys(_META_COLUMNS, live.meta_columns is spec.files.meta_columns),
+        POPULATE_META_FIELDS_KEY: live.meta_columns.has_keys == meta_columns.has_keys,
+        META_COLUMNS_KEY: live.meta_columns is meta_columns
+        or live.meta_columns.has_keys != meta_columns.has_keys,
         _HIVE: live.hive_style == spec.hive_style,
         _ENCODE: live.url_encode == spec.url_encode,
         GENERATOR_CLASS_KEY: live.key_generator == expected_config.key_generator,
@@ -113,7 +117,7 @@ def restore_properties(
     if not property_drift(handle, spec):
         return
     with _both_locks(handle, spec, timing):
-        drifts = [drift for drift in property_drift(handle, spec) if drift.key not in _META_COLUMNS]
+        drifts = [drift for drift in property_drift(handle, spec) if drift.key not in META_COLUMNS_KEYS]
         put_meta_columns(handle, spec.files.meta_columns)
         absent = [drift.key for drift in drifts if drift.applied is None]
         update_table_properties(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.storage.open import open_store
 from tests.support.effort import in_full
 from tests.support.orphans import leftovers
@@ -26,24 +27,32 @@ AT_ONCE = replace(FAST, dead_after_seconds=0.0)
 
 
 @pytest.mark.parametrize(
-    ("name", "table_version", "stop", "every"),
+    ("name", "table_version", "meta_columns", "stop", "every"),
     [
-        *((name, 6, Stop.AFTER, 3) for name in CASES),
-        *((name, 9, Stop.AFTER, 5) for name in ESSENTIAL),
+        *((name, 6, MetaColumns.ALL, Stop.AFTER, 3) for name in CASES),
+        *((name, 9, MetaColumns.ALL, Stop.AFTER, 5) for name in ESSENTIAL),
+        ("upsert", 9, MetaColumns.NONE, Stop.AFTER, 5),
         *(
-            pytest.param(name, table_version, stop, 1, marks=pytest.mark.long)
+            pytest.param(name, table_version, meta_columns, stop, 1, marks=pytest.mark.long)
             for name in CASES
             for table_version in (6, 9)
+            for meta_columns in (MetaColumns.ALL, MetaColumns.NONE)
             for stop in (Stop.AFTER, Stop.HALFWAY)
         ),
     ],
 )
 def test_a_writer_stopped_anywhere_leaves_the_old_table_or_the_new_one(
-    name: str, table_version: int, stop: Stop, every: int, tmp_path: Path
+    name: str, table_version: int, meta_columns: MetaColumns, stop: Stop, every: int, tmp_path: Path
 ) -> None:
     case = CASES[name]
     template = tmp_path / "template"
-    prepared = make_table(template, table_version=table_version, keep_commits=2, archive_keep_commits=4)
+    prepared = make_table(
+        template,
+        table_version=table_version,
+        meta_columns=meta_columns,
+        keep_commits=2,
+        archive_keep_commits=4,
+    )
     old = dict(case.prepare(prepared))
     assert rows_of(template) == view_rows(template) == old
     new = dict(case.after(old))

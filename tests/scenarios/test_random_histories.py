@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,20 @@ def test_two_judges_read_after_each_step_what_the_model_holds(
 def test_it_is_so_without_meta_columns(meta_columns: MetaColumns, seed: int, tmp_path: Path) -> None:
     version = 9 if seed % 2 else 6
     RandomHistory(path=tmp_path / "t", seed=seed, table_version=version, meta_columns=meta_columns).run(14)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "seed"),
+    [
+        pytest.param(before, after, seed, marks=[pytest.mark.long] if seed else [])
+        for before, after in pairwise(MetaColumns)
+        for seed in range(50)
+    ],
+)
+def test_it_is_so_when_meta_columns_become_fewer(
+    before: MetaColumns, after: MetaColumns, seed: int, tmp_path: Path
+) -> None:
+    history = RandomHistory(
+        path=tmp_path / "t", seed=seed, table_version=9 if seed % 2 else 6, meta_columns=before, fewer=after
+    )
+    history.run(14)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.commit.transaction import Transaction
@@ -22,6 +23,7 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spark.cluster import cluster, execute
+from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant
@@ -49,13 +51,15 @@ Change = Callable[[dict[str, Stored], str], None]
 class RandomHistory:
     """A table with its model. ``done`` counts what was done by name, ``refused`` what was refused.
 
-    ``foreign`` are the instants of writes by others, whose rows lack what ``meta_columns`` fill.
+    ``foreign`` are the instants of writes by others, whose rows lack what ``meta_columns`` fill. After half of
+    the steps, files fill only those of ``fewer``, if it is given.
     """
 
     path: Path
     seed: int
     table_version: int
     meta_columns: MetaColumns = MetaColumns.ALL
+    fewer: MetaColumns | None = None
     rng: random.Random = field(init=False)
     table: SmallTable = field(init=False)
     writes: dict[str, Change] = field(default_factory=dict)
@@ -85,7 +89,9 @@ class RandomHistory:
     def run(self, steps: int) -> None:
         """Write once, then take random steps, each judged; at the end nothing superfluous is left."""
         self.upsert(self.table)
-        for _ in range(steps):
+        for number in range(steps):
+            if self.fewer is not None and number == steps // 2:
+                self.fill_fewer(self.fewer)
             step = self.rng.choice(STEPS)
             self.perform(step)
             self.judge(step)
@@ -98,6 +104,23 @@ class RandomHistory:
             getattr(self, step)(self.table)
         except (InvalidDataError, ConflictError):
             self.refused[step] += 1
+
+    def fill_fewer(self, wanted: MetaColumns) -> None:
+        """Apply a spec with fewer meta columns."""
+        handle = self.table.handle
+        spec, applied = handle.spec, handle.applied
+        assert spec is not None
+        assert applied is not None
+        change = TableChange(
+            spec=replace(spec, files=replace(spec.files, meta_columns=wanted)),
+            requirements=Requirements(
+                exists=True, applied_number=applied.number, applied_digest=applied.digest
+            ),
+            alters_schema=False,
+            project="tests",
+        )
+        apply_change(self.table.store, change, timing=FAST)
+        self.meta_columns = wanted
 
     # -- steps
 

@@ -15,6 +15,7 @@ from parquetry.compiler.spec_files.hudi_options import hudi_options, settings_of
 from parquetry.compiler.spec_words import document, flatten
 from parquetry.project.validation.definitions import Kind, schema
 from parquetry.runtime.spec.codec import from_json_value
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, KeyScope, Locks, RetentionPolicy
 from parquetry.runtime.table.properties import parse_properties
@@ -178,3 +179,17 @@ def test_the_statement_quotes_what_people_write():
     assert "COMMENT 'it\\'s'" in text
     assert "LOCATION 's3a://lake/t'" in text
     assert text.endswith(");\n")
+
+
+@pytest.mark.parametrize(
+    ("meta", "expected", "is_unmatched"),
+    [
+        (MetaColumns.ALL, None, False),
+        (MetaColumns.COMMIT_TIME, "false", True),
+        (MetaColumns.NONE, "false", False),
+    ],
+)
+def test_a_job_fills_the_meta_columns_that_the_table_has(meta, expected, is_unmatched):
+    declared = spec(files=FilesPolicy(meta_columns=meta))
+    assert hudi_options(declared).options.get("hoodie.populate.meta.fields") == expected
+    assert any("meta_columns" in line for line in hudi_options(declared).unmatched) is is_unmatched
