@@ -84,6 +84,7 @@ def document(spec: TableSpec) -> dict[str, Any]:
             "row_group_size": _optional_size(files.row_group_size_bytes, None),
             "page_size": _optional_size(files.page_size_bytes, None),
             "bloom_filter": str(files.bloom_filter),
+            "text_encodings": str(files.text_encodings),
             "encryption_key": files.encryption_key,
             "former_encryption_keys": list(files.former_encryption_keys),
             "meta_columns": str(files.meta_columns),

@@ -32,6 +32,7 @@ from parquetry.runtime.spec.table_spec import (
     Query,
     RetentionPolicy,
     Source,
+    TextEncodings,
     Ties,
 )
 
@@ -71,6 +72,7 @@ def files(value: Mapping[str, Any]) -> FilesPolicy:
         row_group_size_bytes=_size(value, "row_group_size"),
         page_size_bytes=_size(value, "page_size"),
         bloom_filter=BloomFilter(value["bloom_filter"]),
+        text_encodings=TextEncodings(value["text_encodings"]),
         encryption_key=value.get("encryption_key"),
         former_encryption_keys=tuple(value.get("former_encryption_keys", ())),
         meta_columns=MetaColumns(value["meta_columns"]),

@@ -104,6 +104,7 @@ class EncryptedFile:
             plain,
             encryption_properties=self._properties,
             use_dictionary=self._encoder.dictionaries or False,
+            column_encoding=dict(self._encoder.deltas) or None,
             write_statistics=bounded or False,
             sorting_columns=[pq.SortingColumn(column) for column in sorted_by] or None,
             metadata_collector=self._written,

@@ -67,6 +67,13 @@ class BloomFilter(StrEnum):
     EXACT = "exact"
 
 
+class TextEncodings(StrEnum):
+    """The encodings of texts without a dictionary in base files."""
+
+    PLAIN = "plain"
+    DELTA = "delta"
+
+
 DEFAULT_TABLE_VERSION: Final = 6
 TABLE_VERSIONS: Final = (6, 8, 9)
 """The versions of Hudi's table format that a table can have."""
@@ -101,6 +108,7 @@ class FilesPolicy:
     row_group_size_bytes: int | None = None
     page_size_bytes: int | None = None
     bloom_filter: BloomFilter = BloomFilter.ALWAYS_TRUE
+    text_encodings: TextEncodings = field(default=TextEncodings.PLAIN, metadata=omit(TextEncodings.PLAIN))
     encryption_key: str | None = field(default=None, metadata=OMIT_EMPTY)
     former_encryption_keys: tuple[str, ...] = field(default=(), metadata=OMIT_EMPTY)
     meta_columns: MetaColumns = field(default=MetaColumns.ALL, metadata=omit(MetaColumns.ALL))

@@ -9,7 +9,7 @@ import pytest
 
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
-from parquetry.runtime.spec.table_spec import FilesPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy, TextEncodings
 from tests.support.base_files import page_starts
 
 ROWS, EVENTS = 100_000, 20
@@ -74,3 +74,56 @@ def test_a_page_size_in_bytes_is_kept_for_ordered_rows():
     assert ordered.parts.content.read_at(ordered.parts.size_bytes, 0) == plain.parts.content.read_at(
         plain.parts.size_bytes, 0
     )
+
+
+def deltas_of(rows: pa.Table, **policy) -> dict[str, set[str]]:
+    """The delta encodings of each parquet column of a row group of these rows."""
+    encoder = RowGroupEncoder(FilesPolicy(**policy))
+    content = encoder.encode(rows).parts.content
+    group = pq.ParquetFile(content).metadata.row_group(0)
+    chunks = map(group.column, range(group.num_columns))
+    return {c.path_in_schema: {e for e in c.encodings if e.startswith("DELTA")} for c in chunks}
+
+
+def texts() -> pa.Table:
+    """Keys in order, bytes of any length, words of few values, and numbers."""
+    rng = np.random.default_rng(3)
+    count = 20_000
+    return pa.table(
+        {
+            "key": [f"order:{number:09}" for number in range(count)],
+            "short": [rng.bytes(rng.integers(0, 30)) for _ in range(count)],
+            "few": [f"word {number % 7}" for number in range(count)],
+            "within": pa.array([{"key": f"{number:012}"} for number in range(count)]),
+            "number": pa.array(range(count)),
+        }
+    )
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "uncompressed"])
+def test_texts_get_delta_encodings_where_these_are_smaller(codec):
+    rows = texts()
+    assert deltas_of(rows, compression=codec, text_encodings=TextEncodings.DELTA) == {
+        "key": {"DELTA_BYTE_ARRAY"},
+        "short": {"DELTA_LENGTH_BYTE_ARRAY"},
+        "few": set(),
+        "within.key": {"DELTA_BYTE_ARRAY"},
+        "number": set(),
+    }
+    assert not any(deltas_of(rows, compression=codec).values())
+
+
+def test_delta_encodings_never_make_a_row_group_larger():
+    rows = texts()
+    plain, delta = (
+        RowGroupEncoder(FilesPolicy(text_encodings=encodings)).encode(rows) for encodings in TextEncodings
+    )
+    assert delta.size_bytes < 0.95 * plain.size_bytes
+    assert pq.ParquetFile(delta.parts.content).read().equals(pq.ParquetFile(plain.parts.content).read())
+
+
+def test_rows_that_are_encoded_again_get_delta_encodings_too():
+    encoder = RowGroupEncoder(FilesPolicy(text_encodings=TextEncodings.DELTA))
+    again = encoder.encode_again(texts(), ["few"])
+    group = pq.ParquetFile(again.parts.content).metadata.row_group(0)
+    assert "DELTA_BYTE_ARRAY" in group.column(0).encodings
