@@ -20,7 +20,7 @@ from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenBucke
 from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file, small_dictionaries
 from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
-from parquetry.runtime.base_file.worker_process import small_pages
+from parquetry.runtime.base_file.worker_process import freeze_loaded_objects, small_pages
 from parquetry.runtime.clustering.rewrite.input_sample import sample_of
 from parquetry.runtime.clustering.rewrite.kept_sample import KeptSample
 from parquetry.runtime.clustering.rewrite.order import (
@@ -110,6 +110,7 @@ def group_rewriter(
     """
 
     def rewrite(numbers: Iterable[pa.RecordBatch]) -> Batches:
+        freeze_loaded_objects()
         for number in [number for batch in numbers for number in batch.column(0).to_pylist()]:
             group = groups[number]
             try:
