@@ -27,6 +27,10 @@ PROPERTIES = WriterProperties(
 )
 
 
+STORAGE = json.loads(ARGUMENTS.get("storage", "{}"))
+"""The options of a table's object store."""
+
+
 def reader(path: Path) -> pa.RecordBatchReader:
     file = pq.ParquetFile(path)
     schema = file.schema_arrow.remove_metadata()
@@ -47,6 +51,7 @@ def append(table: str, source: str) -> None:
             partition_by=[PARTITION] if PARTITION else None,
             target_file_size=MAXIMUM,
             writer_properties=PROPERTIES,
+            storage_options=STORAGE,
         )
 
 
@@ -58,7 +63,7 @@ def write(
     if operation in {"insert", "bulk_insert"}:
         append(table, source)
         return
-    merge = DeltaTable(table).merge(
+    merge = DeltaTable(table, storage_options=STORAGE).merge(
         pq.read_table(source).replace_schema_metadata(None),
         predicate="t.k = s.k AND t.y = s.y",
         source_alias="s",
@@ -77,7 +82,7 @@ def scatter(table: str, source: str, rows_per_file: int) -> None:
 
 
 def cluster(table: str, layout: str, columns: list[str], target: int) -> None:
-    optimize = DeltaTable(table).optimize
+    optimize = DeltaTable(table, storage_options=STORAGE).optimize
     if layout == "stitch":
         optimize.compact(target_size=target, writer_properties=PROPERTIES)
     else:
@@ -85,7 +90,11 @@ def cluster(table: str, layout: str, columns: list[str], target: int) -> None:
 
 
 def paths(table: str) -> dict[str, list[str]]:
-    return {"paths": sorted(unquote(urlparse(each).path) for each in DeltaTable(table).file_uris())}
+    return {
+        "paths": sorted(
+            unquote(urlparse(each).path) for each in DeltaTable(table, storage_options=STORAGE).file_uris()
+        )
+    }
 
 
 def live(table: str) -> dict[str, list[int]]:
@@ -93,11 +102,15 @@ def live(table: str) -> dict[str, list[int]]:
 
 
 def count(table: str) -> dict[str, int]:
-    return {"rows": DeltaTable(table).count()}
+    return {"rows": DeltaTable(table, storage_options=STORAGE).count()}
 
 
 def query(table: str, where: str) -> dict[str, Any]:
-    answer = QueryBuilder().register("t", DeltaTable(table)).execute(f"SELECT * FROM t WHERE {where}")
+    answer = (
+        QueryBuilder()
+        .register("t", DeltaTable(table, storage_options=STORAGE))
+        .execute(f"SELECT * FROM t WHERE {where}")
+    )
     return {"rows": pa.table(answer.read_all()).num_rows}
 
 

@@ -20,6 +20,8 @@ BINARY_COPY = "org.apache.hudi.client.clustering.run.strategy.SparkBinaryCopyClu
 
 
 def main(builder: Any) -> None:
+    for key, value in json.loads(ARGUMENTS.get("conf", "{}")).items():
+        builder = builder.config(key, value)
     spark = (
         builder.config("spark.jars", ARGUMENTS["jar"])
         .config("spark.driver.memory", ARGUMENTS["heap"])

@@ -36,6 +36,8 @@ def session() -> Any:
         .config("spark.sql.parquet.compression.codec", ARGUMENTS["codec"])
         .config("spark.hadoop.parquet.block.size", ARGUMENTS["row_group_size"])
     )
+    for key, value in json.loads(ARGUMENTS.get("conf", "{}")).items():
+        builder = builder.config(key, value)
     if IS_DELTA:
         return (
             builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")

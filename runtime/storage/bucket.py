@@ -9,7 +9,7 @@ import itertools
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from parquetry.runtime.storage.answers import Answer, failure
 from parquetry.runtime.storage.model import (
     ObjectInfo,
     Objects,
+    ObjectStore,
     ObjectVersion,
     Paths,
     PutOutcome,
@@ -43,7 +44,17 @@ _LONGEST_PAUSE_SECONDS = 15.0
 _LOST: Final = ""
 """The result of a put that found another version. No tag is empty."""
 
+_OPENED_AHEAD: Final = 4
+
 _Result = TypeVar("_Result")
+
+
+class _WithPath(Protocol):
+    @property
+    def path(self) -> str: ...
+
+
+_File = TypeVar("_File", bound=_WithPath)
 
 
 class _OutcomeOfRefusal(Protocol):
@@ -105,6 +116,7 @@ class BucketStore(VersionedStore):
         self.patience_seconds = patience_seconds
         self._clock: tuple[float, int] | None = None
         self._connection: tuple[int, Any] | None = None
+        self._tails: dict[str, Future[ObjectPart]] = {}
 
     @abstractmethod
     def _connect(self) -> Any:
@@ -172,7 +184,7 @@ class BucketStore(VersionedStore):
         """Return the ``Date`` header of the response to a cheap request."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None, "_clock": None}
+        return {**self.__dict__, "_connection": None, "_clock": None, "_tails": {}}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uri!r})"
@@ -206,17 +218,33 @@ class BucketStore(VersionedStore):
     def open_input(self, path: str) -> RangedInput:
         key, where = self._key_of_path(path), self._uri_of(path)
         with self._reporting("read", where):
-            tail = self._get_tail(key)
+            requested = self._tails.pop(path, None)
+            tail = self._get_tail(key, self._request_tail(path) if requested is None else requested)
 
         def fetch(start: int, stop: int) -> Future[bytes]:
             return self._submit(self._get_range(path, start, stop, tag=tail.tag))
 
         return RangedInput(RangedFile(tail.content, tail.size_bytes, fetch))
 
-    def _get_tail(self, key: str) -> ObjectPart:
-        """Return the last bytes of an object with one request; of an empty one, with a second."""
+    def request_tails(self, paths: Iterable[str]) -> None:
+        """Request the last bytes of objects that will be opened, unless they were requested."""
+        for path in paths:
+            if path not in self._tails:
+                self._tails[path] = self._request_tail(path)
+
+    def drop_tails(self, paths: Iterable[str]) -> None:
+        """Drop the requests for objects that were not opened."""
+        for path in paths:
+            if requested := self._tails.pop(path, None):
+                requested.cancel()
+
+    def _request_tail(self, path: str) -> Future[ObjectPart]:
+        return self._submit(self._get_part(self._key_of_path(path), f"bytes=-{TAIL_BYTES}"))
+
+    def _get_tail(self, key: str, requested: Future[ObjectPart]) -> ObjectPart:
+        """Return the requested last bytes of an object. For an empty one, this sends a second request."""
         try:
-            return self._submit(self._get_part(key, f"bytes=-{TAIL_BYTES}")).result()
+            return requested.result()
         except self._client_errors() as error:
             is_refused = self._answer(error).status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
             if not is_refused or (info := self._head(key)).size_bytes:
@@ -537,6 +565,26 @@ class BucketStore(VersionedStore):
         """Run a coroutine function on the event loop of the file system, and return its result."""
         filesystem = self._filesystem()
         return importlib.import_module("fsspec.asyn").sync(filesystem.loop, coroutine)
+
+
+def opened_in_turn(store: ObjectStore, files: Sequence[_File]) -> Iterator[_File]:
+    """Yield files that the caller opens one after the other. Of a bucket, the next ones are requested before.
+
+    Args:
+        store: The store.
+        files: The files, each with its path.
+
+    """
+    if not isinstance(store, BucketStore):
+        yield from files
+        return
+    paths = [file.path for file in files]
+    try:
+        for number, file in enumerate(files):
+            store.request_tails(paths[number : number + _OPENED_AHEAD])
+            yield file
+    finally:
+        store.drop_tails(paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.column_reader import ColumnReader
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME
+from parquetry.runtime.storage.bucket import opened_in_turn
 from parquetry.runtime.storage.model import ObjectStore
 
 _MEASUREMENTS: Final = 8
@@ -66,7 +67,7 @@ def sample_of(
     wanted = _of_order(context.schema, order)
     sample = SystematicSample(wanted, stride=stride, most_bytes=most_bytes)
     rows = 0
-    for part in slices:
+    for part in opened_in_turn(context.store, slices):
         with _opened(context.store, part) as (content, place):
             reader = ColumnReader(content, wanted, allowed=context.store.allowed, place=place)
             rows = _sample_file(reader, sample, rows)
@@ -96,7 +97,7 @@ def sample_share(
     measured = set(_evenly_spaced(_MEASUREMENTS, len(slices)))
     measured_rows = 0
     measured_bytes = 0.0
-    for number, part in enumerate(slices):
+    for number, part in enumerate(opened_in_turn(context.store, slices)):
         with _opened(context.store, part) as (content, place):
             reader = ColumnReader(content, wanted, allowed=context.store.allowed, place=place)
             rows = _sample_file(reader, sample, rows)

@@ -35,6 +35,7 @@ from parquetry.runtime.parquet.joined_pages import (
     leaf_columns,
 )
 from parquetry.runtime.spec.meta_columns import FILE_NAME, PARTITION_PATH
+from parquetry.runtime.storage.bucket import opened_in_turn
 
 _WORTH_COPYING: Final = 0.25
 """A row group waits for others if its independent pages have at least this share of its bytes."""
@@ -102,7 +103,7 @@ def stitch(
     opened: deque[tuple[BaseFileReader, ExitStack]] = deque()
     decoded = frozenset(context.schema.names) - dictionaries
     try:
-        for part in slices:
+        for part in opened_in_turn(context.store, slices):
             file = ExitStack()
             source = open_base_file(
                 context.store, part, context.schema, decoded=decoded, batch_bytes=context.batch_bytes

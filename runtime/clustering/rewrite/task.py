@@ -39,6 +39,7 @@ from parquetry.runtime.clustering.rewrite.writer import SEQNO_BYTES, SpreadingWr
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite, is_outage
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.footer import read_metadata
+from parquetry.runtime.storage.bucket import opened_in_turn
 
 _RUN_SHARE: Final = 6
 _LONGEST_RUN_BYTES: Final = 64 * 1024 * 1024
@@ -293,7 +294,8 @@ def _read_footers(context: WriteContext, group: GroupWork) -> tuple[int, int, fr
     because a whole run holds their values in full.
     """
     try:
-        footers = [read_metadata(context.store, part.path) for part in group.slices]
+        files = opened_in_turn(context.store, group.slices)
+        footers = [read_metadata(context.store, part.path) for part in files]
     except NotFoundError as gone:
         raise RetryWrite(
             "a clean deleted a file during the clustering: {reason}", reason=gone.message
@@ -371,7 +373,7 @@ def readers_of(
     Only the text columns in ``dictionaries`` are read as dictionaries, one for each file.
     """
     decoded = frozenset(context.schema.names) - dictionaries
-    for part in slices:
+    for part in opened_in_turn(context.store, slices):
         with open_base_file(
             context.store,
             part,

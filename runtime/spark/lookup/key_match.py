@@ -31,6 +31,7 @@ from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.batch_keys import BatchKeys
 from parquetry.runtime.stage.part import PARTITION, type_at
 from parquetry.runtime.stage.staged import StagedRows
+from parquetry.runtime.storage.bucket import opened_in_turn
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.stored_keys import StoredKeys
 
@@ -119,7 +120,8 @@ def _matcher(
     def match(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         for number in chosen:
-            for partition, files in groupby(work[number], key=lambda f: f.partition):
+            files_in_turn = opened_in_turn(store, work[number])
+            for partition, files in groupby(files_in_turn, key=lambda f: f.partition):
                 wanted = keys.distinct(partition)
                 for file in files:
                     yield from find_in_file(store, file, wanted, stored_keys, ordering)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import suppress
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
@@ -11,6 +12,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from parquetry.message import Value
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.storage import bucket, s3
+from parquetry.runtime.storage.bucket import opened_in_turn
 from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.s3 import S3Store
@@ -359,3 +361,43 @@ def test_a_replacement_whose_outcome_stays_unknown_ends_when_its_caller_says(sto
     with pytest.raises(UnknownOutcomeError):
         store.put_if_match("t", b"2", tag=first, patience_seconds=0.1)
     assert store.read("t") == b"2"
+
+
+def test_the_ends_of_the_next_files_are_requested_before_they_are_opened(store, s3_requests):
+    for n in range(7):
+        store.put(f"turn/{n}", b"%d" % n)
+    files = store.list("turn")
+    store.delete("turn/2")
+    s3_requests.clear()
+    turn = opened_in_turn(store, files)
+    found = []
+    for _ in range(6):
+        path = next(turn).path
+        with suppress(NotFoundError), store.open_input(path) as source:
+            found.append(source.read())
+        assert path not in store._tails
+        assert len(store._tails) == min(3, 6 - int(path[-1]))
+    turn.close()
+    assert found == [b"0", b"1", b"3", b"4", b"5"]
+    assert store._tails == {}
+    assert s3_requests["GET"] <= len(files)
+    assert s3_requests["HEAD"] == 0
+
+
+@pytest.mark.parametrize("status", [None, 416])
+def test_an_empty_object_is_opened_though_s3_refuses_a_range_of_it(store, s3_requests, monkeypatch, status):
+    store.put("none", b"")
+    s3_requests.clear()
+    if status:
+
+        async def refused(key: str, byte_range: str) -> None:
+            raise ClientError({"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {}}, "GetObject")
+
+        monkeypatch.setattr(store, "_get_part", refused)
+    with store.open_input("none") as source:
+        assert (source.size(), source.read()) == (0, b"")
+    assert s3_requests == ({"HEAD": 1} if status else {"GET": 1})
+    if status:
+        store.put("full", b"x")
+        with pytest.raises(StorageError, match="cannot read s3://"):
+            store.open_input("full")
