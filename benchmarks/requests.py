@@ -112,7 +112,7 @@ operation was measured with table versions 6 and 9.
 
 ## Other programs
 
-The same operations on the same number of rows and files by other programs, against the same server
+The same operations on as many rows by other programs, against the same server
 (`python -m benchmarks.requests --peers`): {peers}. Hudi and Delta Lake use Hadoop's S3A. Hudi has table version 6 and no
 metadata table, and its insert is a bulk insert. Delta Lake and delta-rs create the table with the first write. Their
 rows have a column more, the version of the row. Files are those with rows, which the operation wrote.
@@ -122,7 +122,7 @@ rows have a column more, the version of the row. Files are those with rows, whic
 ## Behind a slow network
 
 Wall seconds of operations on one machine if every answer comes {milliseconds} ms later, with the code before and after
-requests were reduced (`python -m benchmarks.requests --seconds {before}`). Version 6; the fastest and the median of
+the reading of files was changed (`python -m benchmarks.requests --seconds {before}`). Version 6; the fastest and the median of
 {repetitions} runs. Other work on the machine makes these times longer: its load was {load}.
 
 {seconds}
