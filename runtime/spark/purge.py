@@ -87,7 +87,8 @@ class SourceFiles(Brief):
 class Survey(Brief):
     """The effect of a purge: the rows to delete in current files, and the older files that contain such rows.
 
-    ``sources`` lists the files that the rows came from. The fields after it are input for :func:`purge`.
+    ``sources`` lists the files that the rows came from, or is None if rows have no commit times. The fields
+    after it are input for :func:`purge`.
     """
 
     table: str
@@ -95,7 +96,7 @@ class Survey(Brief):
     files: int
     older_rows: int
     older_files: int
-    sources: tuple[SourceFiles, ...] = ()
+    sources: tuple[SourceFiles, ...] | None = ()
     condition: PurgeCondition = field(repr=False)
     doomed: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     groups: frozenset[FileGroupId] = field(default=frozenset(), repr=False)
@@ -146,7 +147,7 @@ class PurgeReport(Brief):
     values: int
     shared_values: int
     found: tuple[FoundValue, ...]
-    sources: tuple[SourceFiles, ...] = ()
+    sources: tuple[SourceFiles, ...] | None = ()
 
     @property
     def is_proven(self) -> bool:
@@ -181,8 +182,7 @@ def survey(
         counts = {
             (row[FILE], row[_LIVE]): row["count"] for row in hits.groupBy(FILE, _LIVE).count().collect()
         }
-        # Rows without a commit time do not show from which files of a source they came.
-        instants = [row[0] for row in hits.select(COMMIT_TIME).distinct().collect() if row[0] is not None]
+        instants = [row[0] for row in hits.select(COMMIT_TIME).distinct().collect()]
         texts = _text_frame(hits, columns).distinct().limit(_MOST_TEXTS + 1).collect()
     if len(texts) > _MOST_TEXTS:
         raise InvalidDataError(
@@ -197,7 +197,7 @@ def survey(
         files=sum(is_live for _, is_live in counts),
         older_rows=sum(count for (_, is_live), count in counts.items() if not is_live),
         older_files=sum(not is_live for _, is_live in counts),
-        sources=_sources(table.store, instants),
+        sources=_sources(table.store, instants) if table.config.meta_columns.has_commit_times else None,
         condition=condition,
         doomed=doomed,
         groups=frozenset(file.key for file in matching_files),

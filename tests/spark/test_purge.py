@@ -20,6 +20,7 @@ from parquetry.runtime.services.savepoint import create_savepoint, delete_savepo
 from parquetry.runtime.sources.ledger import Consumption, SourceFile, record
 from parquetry.runtime.spark.purge import FoundValue, PurgeReport, PurgeRequest, Survey, purge, survey
 from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
@@ -120,11 +121,15 @@ def test_nothing_is_left_of_a_row_that_was_deleted_cleaned_and_archived(
     assert people.mails() == [OTHER, "z@x.org"]
 
 
-def test_rows_are_deleted_and_go_from_old_versions(people: People) -> None:
+@pytest.mark.parametrize("meta_columns", [MetaColumns.ALL, MetaColumns.NONE])
+def test_rows_are_deleted_and_go_from_old_versions(spark, tmp_path: Path, meta_columns: MetaColumns) -> None:
+    files = replace(SPEC.files, meta_columns=meta_columns)
+    people = People(spark, tmp_path / "people", replace(SPEC, files=files))
     people.upsert((ANNA, "Anna Berg", 2, "se"))
     assert people.holding(ANNA)
     surveyed = people.survey(where="name = 'Anna Berg'")
     assert (surveyed.rows, surveyed.files, surveyed.older_rows, surveyed.older_files) == (1, 1, 1, 1)
+    assert surveyed.sources == (() if meta_columns.has_commit_times else None)
 
     report = people.purge(where="name = 'Anna Berg'")
 

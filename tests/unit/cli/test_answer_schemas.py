@@ -186,7 +186,13 @@ PURGED = PurgeReport(
 
 
 @pytest.mark.parametrize(
-    ("kind", "answer"), [("survey", SurveyView().json(SURVEY)), ("report", PurgeView().json(PURGED))]
+    ("kind", "answer"),
+    [
+        ("survey", SurveyView().json(SURVEY)),
+        ("survey", SurveyView().json(replace(SURVEY, sources=None))),
+        ("report", PurgeView().json(PURGED)),
+        ("report", PurgeView().json(replace(PURGED, sources=None))),
+    ],
 )
 def test_every_answer_of_purge_fits_the_schema_and_holds_no_value(kind, answer):
     schema = answer_schema("service-purge")
@@ -212,6 +218,8 @@ def test_a_purge_in_words():
         "not checked: files of sources, backups, versions that a bucket keeps,",
         "             logs of Spark, other tables",
     ]
+    unknown = "the source files of the rows are unknown: the table keeps no commit times"
+    assert unknown in PurgeView().text(replace(PURGED, sources=None), paint).splitlines()
     assert "proven    no file of people holds" in PurgeView().text(replace(PURGED, found=()), paint)
 
 

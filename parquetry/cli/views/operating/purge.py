@@ -35,7 +35,7 @@ class SurveyView:
             "files": outcome.files,
             "older_rows": outcome.older_rows,
             "older_files": outcome.older_files,
-            "sources": [to_json_value(source) for source in outcome.sources],
+            "sources": to_json_value(outcome.sources),
         }
 
 
@@ -86,7 +86,9 @@ _OUT_OF_REACH = (
 )
 
 
-def _sources(sources: Sequence[SourceFiles]) -> list[str]:
+def _sources(sources: Sequence[SourceFiles] | None) -> list[str]:
+    if sources is None:
+        return ["the source files of the rows are unknown: the table keeps no commit times"]
     lines = []
     for source in sources:
         lines.append(f"rows came from {count(source.files, 'file')} of source {source.source}:")
