@@ -218,11 +218,12 @@ def _clean_up(
     partitions |= partitions_with_abandoned(store)
     view.list_partitions(sorted(partitions))
     files = [info for partition in sorted(partitions) for info in view.listing(partition)]
+    listed_ms = store.now_ms()
     below_hoodie = store.list(TIMELINE_FOLDER, recursive=True)
     current = table.timeline()
     cleaned = delete_orphans(files, below_hoodie, current, timing=timing)
     stale = stale_statistics(below_hoodie, timeline, cleaned.instants) if whole_table else ()
-    leftovers = delete_leftovers(below_hoodie, current, further=stale, timing=timing)
+    leftovers = delete_leftovers(below_hoodie, current, listed_ms=listed_ms, further=stale, timing=timing)
     return len(cleaned.orphans), leftovers
 
 

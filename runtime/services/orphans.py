@@ -169,7 +169,12 @@ def _published_beside_abandoned(timeline: Timeline, notes: Iterable[ObjectInfo])
 
 
 def delete_leftovers(
-    below_hoodie: Iterable[ObjectInfo], timeline: Timeline, *, further: Iterable[str] = (), timing: Timing
+    below_hoodie: Iterable[ObjectInfo],
+    timeline: Timeline,
+    *,
+    listed_ms: int,
+    further: Iterable[str] = (),
+    timing: Timing,
 ) -> int:
     """Delete markers, heartbeats, claims, stages, sidecars and unfinished files of writes that have ended.
 
@@ -179,6 +184,7 @@ def delete_leftovers(
     Args:
         below_hoodie: All files below ``.hoodie``, listed before the timeline was read.
         timeline: The timeline.
+        listed_ms: The time of that listing by the store's clock, in milliseconds: files have the age of then.
         further: The paths of further files to delete.
         timing: The periods of the commit protocol.
 
@@ -186,7 +192,9 @@ def delete_leftovers(
         The number of files and folders deleted.
     """
     store = timeline.store
-    leftovers = _Leftovers(store, below_hoodie, timeline, zone=timeline.layout.timezone, timing=timing)
+    leftovers = _Leftovers(
+        store, below_hoodie, timeline, listed_ms=listed_ms, zone=timeline.layout.timezone, timing=timing
+    )
     paths = sorted({*leftovers.files(), *leftovers.unfinished(), *further})
     folders = sorted({*leftovers.marker_folders(), *leftovers.stages()})
     store.delete_all(paths)
@@ -212,6 +220,7 @@ class _Leftovers:
         files: Iterable[ObjectInfo],
         timeline: Timeline,
         *,
+        listed_ms: int,
         zone: Timezone,
         timing: Timing,
     ) -> None:
@@ -220,7 +229,7 @@ class _Leftovers:
         self._files = {info.path: info for info in files}
         self._timeline = timeline
         self._zone = zone
-        self._now_ms = store.now_ms()
+        self._listed_ms = listed_ms
         self._grace_ms = _grace_ms(timing)
         self._claimed = {time for time in self._direct_children(CLAIMS_FOLDER) if time.isdigit()}
         # A living writer has a heartbeat, except for a moment after it has put its claim.
@@ -292,7 +301,7 @@ class _Leftovers:
             newest_ms = max(
                 i.modified_ms for p, i in self._files.items() if p.startswith(f"{STAGE_FOLDER}/{run}/")
             )
-            is_over = claim is None or claim.owner.has_process_ended or self._now_ms - newest_ms > DAY_MS
+            is_over = claim is None or claim.owner.has_process_ended or self._listed_ms - newest_ms > DAY_MS
             if run not in runs and not self._is_busy(run) and is_over:
                 yield f"{STAGE_FOLDER}/{run}"
 
@@ -324,12 +333,12 @@ class _Leftovers:
         return time in self._alive or time in self._pending
 
     def _is_old(self, time: str) -> bool:
-        return self._now_ms - parse_instant_ms(time, self._zone) > DAY_MS
+        return self._listed_ms - parse_instant_ms(time, self._zone) > DAY_MS
 
     def _age_ms(self, path: str) -> int:
         """Return the age of a file, or 0 if it was not listed."""
         info = self._files.get(path)
-        return 0 if info is None else self._now_ms - info.modified_ms
+        return 0 if info is None else self._listed_ms - info.modified_ms
 
     def _direct_children(self, folder: str) -> list[str]:
         names = (path.removeprefix(f"{folder}/") for path in self._files if path.startswith(f"{folder}/"))

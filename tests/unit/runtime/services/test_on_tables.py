@@ -589,6 +589,31 @@ def test_the_sweep_removes_leftovers_and_nothing_that_lives(table: SmallTable) -
     assert store.list(CLAIMS_FOLDER) == []
 
 
+def test_a_slow_deletion_of_orphans_makes_no_unfinished_file_older(table: SmallTable) -> None:
+    """A file is as old as it was when it was listed, whatever time passes until leftovers are deleted."""
+
+    class Slow(WrappedStore):
+        passed_ms = 0
+
+        def now_ms(self) -> int:
+            return self.inner.now_ms() + self.passed_ms
+
+        def after(self, kind: Kind, path: str) -> None:
+            if kind is Kind.DELETE_ALL and orphan in path:
+                self.passed_ms += 10 * 86_400_000
+
+    store = table.store
+    dead = format_instant(store.now_ms() - 86_400_000, table.handle.config.timezone)
+    orphan = temporary_path(f"p=a/f-0_0-0-0_{dead}.parquet")
+    unfinished = temporary_path(".hoodie/20260101.commit")
+    for path in (orphan, unfinished):
+        store.put(path, b"x")
+    slow = replace(table, store=Slow(store))
+    assert clean(slow.handle, timing=FAST).orphans_deleted == 1
+    assert slow.store.passed_ms > 0
+    assert store.stat(unfinished) is not None
+
+
 def test_a_report_that_no_launcher_came_for_goes_after_a_day(table: SmallTable) -> None:
     waiting, left = report_path("r1.ingest.landing"), report_path("r0.ingest.landing")
     for path in (waiting, left):
