@@ -49,6 +49,7 @@ from tests.support.local_spark import local_spark
 from tests.support.repository import ROOT
 from tests.support.s3_server import BUCKET, s3_server
 from tests.support.spark_writes import as_on_a_cluster
+from tools.wrap_markdown import wrapped
 
 HERE = Path(__file__).parent
 KINDS = ("GET", "HEAD", "LIST", "PUT", "POST", "DELETE")
@@ -406,7 +407,7 @@ def page(found: Mapping[str, Any]) -> str:
         lines.append(
             [step.name, *(f"{least(each):.1f}" for each in runs for least in (min, statistics.median))]
         )
-    return PAGE.format(
+    text = PAGE.format(
         partitions=PARTITIONS,
         files=FILES,
         rows=ROWS,
@@ -423,6 +424,7 @@ def page(found: Mapping[str, Any]) -> str:
             ["operation", "before, fastest", "before, median", "after, fastest", "after, median"], lines
         ),
     )
+    return wrapped(text)
 
 
 def main() -> None:
