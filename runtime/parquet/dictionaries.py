@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from math import isnan
 from typing import Final
 
@@ -181,7 +182,7 @@ def _lacks(values: bytes, condition: ValueCondition, column: pq.ColumnSchema) ->
             raw = text.encode()
             return struct.pack("<I", len(raw)) + raw not in values
         case Comparison(value=Decimal() as number), _, "Decimal":
-            unscaled = number.scaleb(logical["scale"])
+            unscaled = Fraction(number) * 10 ** logical["scale"]
             return unscaled == int(unscaled) and not _contains(values, int(unscaled), column)
         case Comparison(value=int(number)), "INT64", "Timestamp" if logical["timeUnit"] != "microseconds":
             return False

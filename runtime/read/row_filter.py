@@ -193,7 +193,8 @@ def _among_steps(
     if step > high or step < low:
         is_less = operator in (Comparator.LESS, Comparator.LESS_OR_EQUAL)
         return column.is_valid() if is_less == (step > high) else pc.scalar(False)  # noqa: FBT003 - the value
-    number = step if scale == 0 and kind == Primitive(name="bigint") else Decimal(step).scaleb(-scale)
+    # Other ways to build a decimal round it to the 28 digits of Python's context.
+    number = step if scale == 0 and kind == Primitive(name="bigint") else Decimal(f"{step}e-{scale}")
     return _simply(column, operator, pa.scalar(number).cast(arrow_type(kind)))
 
 

@@ -149,6 +149,17 @@ def test_a_file_of_other_types_is_not_compared_by_its_dictionary(tmp_path):
     assert found.fewest_rows == found.rows > 0
 
 
+def test_decimals_of_38_digits_are_found_exactly(tmp_path):
+    store = LocalStore(str(tmp_path))
+    texts = [f"1234567890123456789012345678.12345678{end}" for end in (90, 91, 99)]
+    file = written(store, pa.table({"w": pa.array(map(Decimal, texts), pa.decimal128(38, 10))}))
+    types = {"w": "decimal(38,10)"}
+    for text, rows in ((texts[1], 3), (texts[1][:-1] + "2", 0)):
+        predicate = parse_where(f"w = {text}", types=types)
+        found = with_dictionaries(store, {file.path: file}, [predicate], types)
+        assert reads_of(found.values(), predicate, types).fewest_rows == rows
+
+
 def test_nan_is_a_value_that_is_not_looked_for(tmp_path):
     store = LocalStore(str(tmp_path))
     (found,) = known(store, [written(store, pa.table({"x": [1.0, float("nan")]}))], "x = 'NaN'")

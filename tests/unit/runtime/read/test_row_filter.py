@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
+from decimal import Decimal, localcontext
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.read.row_filter import row_filter
 from parquetry.runtime.spec.table_spec import Column
@@ -126,3 +128,23 @@ def test_numbers_beyond_a_type_are_larger_or_smaller_than_all_its_values(kind, a
     assert found(f"v > {most + 1}") == found(f"v = {most + 1}") == found(f"v < -{most + 2}") == []
     assert found(f"v >= {most}") == [0]
     assert found(f"v <= -{most}.5") == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("decimal(38,10)", "1234567890123456789012345678.1234567891"),
+        ("decimal(38,0)", "-12345678901234567890123456789012345678"),
+        ("decimal(38,38)", "0.12345678901234567890123456789012345678"),
+    ],
+)
+def test_decimals_of_38_digits_are_compared_exactly(kind, text):
+    column = Column(name="v", type=kind)
+    schema = arrow_schema([column])
+    scale = schema.field("v").type.scale
+    value, step = Decimal(text), Decimal(f"1e-{scale}")
+    with localcontext(prec=40):
+        rows = [{"v": value - step}, {"v": value}, {"v": value + step}, {"v": None}]
+    assert passing(f"v = {text}", rows, [column], schema) == [1]
+    assert passing(f"v < {text}", rows, [column], schema) == [0]
+    assert passing(f"v >= {text}", rows, [column], schema) == [1, 2]
