@@ -7,12 +7,9 @@ memory of some batches and of one stored row group for each open file, whatever 
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC
 from difflib import get_close_matches
@@ -47,14 +44,9 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 """The approximate size of a batch of rows in Arrow bytes."""
 
 _FILES_AT_ONCE: Final = 4
-_BATCHES_AHEAD: Final = 2
 _MOST_ROWS: Final = 65_536
 _MOST_EXPANSION: Final = 4
 """The most bytes of a row in memory for each byte before compression in the file, apart from long texts."""
-
-_PUT_TIMEOUT_SECONDS: Final = 0.1
-"""How long a thread waits for room in a full queue before it checks whether the reading has ended."""
-
 
 _Item = TypeVar("_Item")
 
@@ -85,8 +77,8 @@ def read_rows(
         meta: Whether to add Hudi's five columns in front.
 
     Raises:
-        InvalidDataError: If a column does not exist or occurs twice, or for a condition or a time that is
-            refused.
+        InvalidDataError: If a column does not exist or occurs twice, if ``columns`` is empty, or for a
+            condition or a time that is refused.
         CorruptTableError: If a file is missing or damaged.
     """
     read = files_to_read(handle, as_of=as_of, since=since, until=until, where=where, time_zone=UTC)
@@ -113,11 +105,13 @@ def read_rows(
 def _chosen(columns: Sequence[str] | None, known: pa.Schema, *, meta: bool) -> list[str]:
     """Return the names of the result's columns.
 
-    Raise InvalidDataError for a name that the table does not have, or that is there twice.
+    Raise InvalidDataError for a name that the table does not have, or that is there twice, and for no name.
     """
     if columns is None:
         return [name for name in known.names if meta or name not in META_COLUMNS]
     chosen = [*(META_COLUMNS if meta else ()), *columns]
+    if not chosen:
+        raise InvalidDataError("columns: the list is empty; name at least one column, or give no list")
     for name in chosen:
         if name not in known.names:
             near = get_close_matches(name, known.names, n=1)
@@ -256,47 +250,30 @@ def _in_order(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of all items in the order of the items, and read some items ahead in threads.
 
-    Each item is at most ``_BATCHES_AHEAD`` batches ahead. The first failure ends the reading of all items.
+    Each item is at most one batch ahead. The first failure ends the reading of all items. No thread waits for
+    the consumer, so that a program can end while a stream is open.
     """
-    ended = threading.Event()
-
-    def read(item: _Item, found: queue.Queue[pa.RecordBatch | BaseException | None]) -> None:
-        def put(value: pa.RecordBatch | BaseException | None) -> None:
-            while not ended.is_set():
-                with suppress(queue.Full):
-                    found.put(value, timeout=_PUT_TIMEOUT_SECONDS)
-                    return
-
-        try:
-            with closing(batches_of(item)) as batches:
-                for batch in batches:
-                    put(batch)
-                    if ended.is_set():
-                        return
-            put(None)
-        except BaseException as error:  # noqa: BLE001 - raised where the batch is wanted
-            put(error)
-
+    rest = iter(items)
+    opened: deque[tuple[Generator[pa.RecordBatch], Future[pa.RecordBatch | None]]] = deque()
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="rows") as pool:
-        reading_now: deque[queue.Queue[pa.RecordBatch | BaseException | None]] = deque()
-        rest = iter(items)
 
-        def start() -> None:
-            for item in islice(rest, 1):
-                reading_now.append(queue.Queue(_BATCHES_AHEAD))
-                pool.submit(read, item, reading_now[-1])
+        def next_of(
+            batches: Generator[pa.RecordBatch],
+        ) -> tuple[Generator[pa.RecordBatch], Future[pa.RecordBatch | None]]:
+            return batches, pool.submit(next, batches, None)
 
         try:
-            for _ in range(_FILES_AT_ONCE):
-                start()
-            while reading_now:
-                found = reading_now[0].get()
-                if isinstance(found, BaseException):
-                    raise found
-                if found is not None:
-                    yield found
-                    continue
-                reading_now.popleft()
-                start()
+            opened.extend(next_of(batches_of(item)) for item in islice(rest, _FILES_AT_ONCE))
+            while opened:
+                batches, ahead = opened[0]
+                batch = ahead.result()
+                if batch is not None:
+                    opened[0] = next_of(batches)
+                    yield batch
+                else:
+                    opened.popleft()
+                    opened.extend(next_of(batches_of(item)) for item in islice(rest, 1))
         finally:
-            ended.set()
+            pool.shutdown(cancel_futures=True)
+            for batches, _ in opened:
+                batches.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 
 import duckdb
@@ -96,6 +98,7 @@ def test_hudi_columns_can_be_asked_for_and_compared(history):
     ("asked", "message"),
     [
         ({"columns": ["V"]}, "the table has no column 'V'"),
+        ({"columns": []}, "name at least one column"),
         ({"columns": ["v", "v"]}, "'v' is there twice"),
         ({"columns": ["_hoodie_file_name"], "meta": True}, "'_hoodie_file_name' is there twice"),
         ({"where": "length(id) = 3"}, "cannot be evaluated without Spark"),
@@ -197,3 +200,25 @@ def test_a_stream_that_is_dropped_leaves_no_thread(tmp_path):
     del found
     gc.collect()
     assert not any(thread.name.startswith("rows") for thread in threading.enumerate())
+
+
+PROGRAM = """
+import sys
+import parquetry
+rows = parquetry.open(sys.argv[1]).to_batches(columns=["id"])
+rows.read_next_batch()
+print("ended")
+"""
+
+
+def test_a_program_ends_while_a_stream_is_open(tmp_path):
+    keys = [f"{number:0{read_rows.BATCH_BYTES // 8}}" for number in range(40)]
+    make_table(tmp_path / "t").insert({key: (number, "a") for number, key in enumerate(keys)})
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, tmp_path / "t"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (ran.stdout, ran.stderr) == ("ended\n", "")
