@@ -44,6 +44,7 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 """The approximate size of a batch of rows in Arrow bytes."""
 
 _FILES_AT_ONCE: Final = 4
+_BATCHES_AHEAD: Final = 2
 _MOST_ROWS: Final = 65_536
 _MOST_EXPANSION: Final = 4
 """The most bytes of a row in memory for each byte before compression in the file, apart from long texts."""
@@ -250,29 +251,29 @@ def _in_order(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of all items in the order of the items, and read some items ahead in threads.
 
-    Each item is at most one batch ahead. The first failure ends the reading of all items. No thread waits for
-    the consumer, so that a program can end while a stream is open.
+    Each item is at most ``_BATCHES_AHEAD`` batches ahead. The first failure ends the reading of all items. No
+    thread waits for the consumer, so that a program can end while a stream is open.
     """
     rest = iter(items)
-    opened: deque[tuple[Generator[pa.RecordBatch], Future[pa.RecordBatch | None]]] = deque()
+    opened: deque[tuple[Generator[pa.RecordBatch], Future[list[pa.RecordBatch]]]] = deque()
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="rows") as pool:
 
         def next_of(
             batches: Generator[pa.RecordBatch],
-        ) -> tuple[Generator[pa.RecordBatch], Future[pa.RecordBatch | None]]:
-            return batches, pool.submit(next, batches, None)
+        ) -> tuple[Generator[pa.RecordBatch], Future[list[pa.RecordBatch]]]:
+            return batches, pool.submit(list, islice(batches, _BATCHES_AHEAD))
 
         try:
             opened.extend(next_of(batches_of(item)) for item in islice(rest, _FILES_AT_ONCE))
             while opened:
                 batches, ahead = opened[0]
-                batch = ahead.result()
-                if batch is not None:
+                found = ahead.result()
+                if len(found) == _BATCHES_AHEAD:
                     opened[0] = next_of(batches)
-                    yield batch
                 else:
                     opened.popleft()
                     opened.extend(next_of(batches_of(item)) for item in islice(rest, 1))
+                yield from found
         finally:
             pool.shutdown(cancel_futures=True)
             for batches, _ in opened:
