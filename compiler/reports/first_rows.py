@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.read.rows import read_rows
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -49,7 +50,8 @@ def first_rows(
         declared: The declared spec of the table, if it belongs to a project.
 
     Raises:
-        InvalidDataError: If a column does not exist, or for a condition or a time that is refused.
+        InvalidDataError: If a column does not exist, for a condition or a time that is refused, or for a
+            value with a year before 1 or after 9999.
         CorruptTableError: If a file is missing or damaged.
     """
     handle = open_table(store, declared=declared)
@@ -64,15 +66,28 @@ def first_rows(
         reader.close()
     personal = pii_columns(handle.shown_by.columns) if handle.shown_by is not None else frozenset()
     names = tuple(reader.schema.names)
-    listed = pa.Table.from_batches(found, schema=reader.schema).slice(0, limit).to_pylist()
+    table = pa.Table.from_batches(found, schema=reader.schema).slice(0, limit)
+    shown = [
+        [MASK] * table.num_rows if name.lower() in personal else _listed(name, table.column(name))
+        for name in names
+    ]
     return FirstRows(
         table=handle.name,
         columns=names,
-        rows=tuple(
-            {name: MASK if name.lower() in personal else _plain(row[name]) for name in names}
-            for row in listed
-        ),
+        rows=tuple(dict(zip(names, row, strict=True)) for row in zip(*shown, strict=True)),
     )
+
+
+def _listed(name: str, values: pa.ChunkedArray) -> list[Any]:
+    """Return the plain values of a column. Raise InvalidDataError for a year that Python's dates lack."""
+    try:
+        return [_plain(value) for value in values.to_pylist()]
+    except (OverflowError, ValueError):
+        raise InvalidDataError(
+            "column {column!r}: a value has a year before 1 or after 9999, which cannot be shown; "
+            "choose other columns",
+            column=name,
+        ) from None
 
 
 def _plain(value: Any) -> Any:  # noqa: PLR0911 - a case, an answer

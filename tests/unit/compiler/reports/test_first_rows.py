@@ -13,7 +13,8 @@ import parquetry
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.head import HeadView
-from parquetry.compiler.reports.first_rows import FirstRows, _plain, first_rows
+from parquetry.compiler.reports.first_rows import FirstRows, _listed, _plain, first_rows
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.read import rows as read_rows
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
@@ -52,6 +53,15 @@ def test_personal_columns_are_masked_whether_applied_or_declared(table):
     found = first_rows(table.store, limit=2, declared=replace(spec, columns=columns))
     assert [row["id"] for row in found.rows] == ["***", "***"]
     assert all(isinstance(row["v"], int) for row in found.rows)
+
+
+@pytest.mark.parametrize("days", [-800_000, 4_000_000])
+def test_years_that_python_lacks_are_refused_by_the_name_of_the_column(days):
+    dates = pa.array([days], pa.int32()).cast(pa.date32())
+    nested = pa.StructArray.from_arrays([dates], names=["born"])
+    for values in (dates, nested):
+        with pytest.raises(InvalidDataError, match="column 'd': a value has a year before 1 or after 9999"):
+            _listed("d", pa.chunked_array([values]))
 
 
 @pytest.mark.parametrize(
