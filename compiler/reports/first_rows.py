@@ -58,11 +58,10 @@ def first_rows(
     with handle.failures_masked():
         reader = read_rows(handle, columns=columns, where=where, as_of=as_of)
         found: list[pa.RecordBatch] = []
-        while sum(batch.num_rows for batch in found) < limit:
-            batch = next(reader, None)
-            if batch is None:
-                break
+        missing = limit
+        while missing > 0 and (batch := next(reader, None)) is not None:
             found.append(batch)
+            missing -= batch.num_rows
         reader.close()
     personal = pii_columns(handle.shown_by.columns) if handle.shown_by is not None else frozenset()
     names = tuple(reader.schema.names)
@@ -81,7 +80,7 @@ def first_rows(
 def _listed(name: str, values: pa.ChunkedArray) -> list[Any]:
     """Return the plain values of a column. Raise InvalidDataError for a year that Python's dates lack."""
     try:
-        return [_plain(value) for value in values.to_pylist()]
+        return [_plain(value, values.type) for value in values.to_pylist()]
     except (OverflowError, ValueError):
         raise InvalidDataError(
             "column {column!r}: a value has a year before 1 or after 9999, which cannot be shown; "
@@ -90,7 +89,7 @@ def _listed(name: str, values: pa.ChunkedArray) -> list[Any]:
         ) from None
 
 
-def _plain(value: Any) -> Any:  # noqa: PLR0911 - a case, an answer
+def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911 - a case, an answer
     """Return a value as JSON can hold it; numbers that JSON lacks are texts, as Spark writes them."""
     match value:
         case None | bool() | int() | str():
@@ -102,9 +101,9 @@ def _plain(value: Any) -> Any:  # noqa: PLR0911 - a case, an answer
         case bytes():
             return value.hex()
         case dict():
-            return {key: _plain(one) for key, one in value.items()}
-        case list() if value and all(isinstance(pair, tuple) for pair in value):
-            return {key: _plain(one) for key, one in value}
+            return {key: _plain(one, kind.field(key).type) for key, one in value.items()}
+        case list() if pa.types.is_map(kind):
+            return {key: _plain(one, kind.item_type) for key, one in value}
         case list():
-            return [_plain(one) for one in value]
+            return [_plain(one, kind.value_type) for one in value]
     return str(value)

@@ -75,6 +75,8 @@ def test_years_that_python_lacks_are_refused_by_the_name_of_the_column(days):
         (b"\x00\xff", pa.binary(), "00ff"),
         ([1, None], pa.list_(pa.int32()), [1, None]),
         ([("a", float("inf"))], pa.map_(pa.string(), pa.float64()), {"a": "Infinity"}),
+        ([], pa.map_(pa.string(), pa.float64()), {}),
+        ([[("a", None)], []], pa.list_(pa.map_(pa.string(), pa.int32())), [{"a": None}, {}]),
         ({"x": b"\x01"}, pa.struct({"x": pa.binary()}), {"x": "01"}),
         (True, pa.bool_(), True),
         (None, pa.int32(), None),
@@ -83,8 +85,8 @@ def test_years_that_python_lacks_are_refused_by_the_name_of_the_column(days):
 def test_values_are_what_json_can_hold(value, kind, plain):
     array = pa.array([value]).cast(kind) if isinstance(value, str) else pa.array([value], kind)
     (found,) = array.to_pylist()
-    assert _plain(found) == plain
-    assert json.loads(json.dumps(_plain(found))) == plain
+    assert _plain(found, kind) == plain
+    assert json.loads(json.dumps(_plain(found, kind))) == plain
 
 
 def test_text_is_a_line_for_each_row():
