@@ -14,8 +14,8 @@ from threading import Lock
 from typing import Any, Final
 
 from parquetry.compiler.evidence.costs import debt_work, forecast_costs
-from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
-from parquetry.compiler.evidence.money import PlanPrices, table_costs
+from parquetry.compiler.evidence.model import DueFigures, MetaColumnFigures, QueryFigures, TableFigures
+from parquetry.compiler.evidence.money import AmountRange, PlanPrices, table_costs
 from parquetry.compiler.replay.history import Reach, read_history
 from parquetry.compiler.replay.layout import LayoutLimits
 from parquetry.compiler.replay.model import Replay
@@ -51,8 +51,9 @@ from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.services.clean_plan import clean_horizon, plan_expiry
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
-from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import FilesPolicy, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.column_bytes import column_bytes
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView
@@ -197,8 +198,30 @@ def _figures(
             prices,
         ),
         replay=_replay(handle, view, before, after),
+        meta_columns=emptied_columns(handle.store, slices, before.files, after.files, prices),
     )
     return MeasuredTable(figures=figures, debt=debt)
+
+
+def emptied_columns(
+    store: ObjectStore,
+    slices: Sequence[FileSlice],
+    before: FilesPolicy,
+    after: FilesPolicy,
+    prices: PlanPrices | None,
+) -> MetaColumnFigures | None:
+    """Return what the meta columns take that files leave empty after a change, or None if that is nothing.
+
+    This reads the footers of some files; of encrypted ones nothing is read.
+    """
+    emptied = {*after.meta_columns.empty} - {*before.meta_columns.empty}
+    is_known = emptied and before.encryption_key is None and after.encryption_key is None
+    size_bytes = column_bytes(store, slices, emptied) if is_known else 0
+    if not size_bytes:
+        return None
+    price = None if prices is None else prices.storage(size_bytes)
+    monthly = None if price is None else AmountRange.of(price, price)
+    return MetaColumnFigures(size_bytes=size_bytes, monthly=monthly)
 
 
 def _freed_bytes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from parquetry.compiler.evidence.money import TableCosts
+from parquetry.compiler.evidence.money import AmountRange, TableCosts
 from parquetry.compiler.replay.model import Replay
 from parquetry.message import FILE_FIELD, Text
 from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
@@ -142,6 +142,19 @@ class ExcludedFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetaColumnFigures:
+    """The meta columns that files leave empty, or would leave empty, by a change.
+
+    Attributes:
+        size_bytes: About the bytes that they take in the live files, until these are rewritten.
+        monthly: The price of storing these bytes for a month, None without prices.
+    """
+
+    size_bytes: int
+    monthly: AmountRange | None = field(default=None, metadata=OMIT_EMPTY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFigures:
     """The figures of a live table.
 
@@ -161,6 +174,7 @@ class TableFigures:
         retention: The applied retention policy.
         costs: The costs of the change, if the target has prices.
         replay: The newest writes under the applied and the declared limits, if limits on file sizes change.
+        meta_columns: The meta columns that the change leaves empty, if it does.
     """
 
     instant: str | None
@@ -176,3 +190,4 @@ class TableFigures:
     retention: RetentionPolicy | None = field(default=None, metadata=OMIT_EMPTY)
     costs: TableCosts | None = field(default=None, metadata=OMIT_EMPTY)
     replay: Replay | None = field(default=None, metadata=OMIT_EMPTY)
+    meta_columns: MetaColumnFigures | None = field(default=None, metadata=OMIT_EMPTY)

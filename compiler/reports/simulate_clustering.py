@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from parquetry.compiler.evidence.figures import emptied_columns
+from parquetry.compiler.evidence.model import MetaColumnFigures
+from parquetry.compiler.evidence.money import PlanPrices
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster
 from parquetry.runtime.clustering.forecast.dry_run import DryRun
@@ -30,6 +33,7 @@ from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.statistics import look_up
@@ -87,9 +91,10 @@ class SimulatedTable:
         self._situation = replace(situation, reserved={}, kept_until=None)
         self._encrypted = self.spec.files.encryption_key is not None
         self.queries = DeclaredQueries.of(self.spec)
+        self._slices = handle.view(timeline).all_slices()
         self._statistics: Mapping[str, FileStatistics] = with_pages(
             handle.store,
-            look_up(handle.store, handle.view(timeline).all_slices()),
+            look_up(handle.store, self._slices),
             self.queries.predicates,
             self.queries.types,
         )
@@ -107,6 +112,12 @@ class SimulatedTable:
     def size_bytes(self) -> int:
         """The bytes of all files."""
         return sum(file.size_bytes for file in self._files)
+
+    def emptied_meta_columns(self, prices: PlanPrices | None) -> MetaColumnFigures | None:
+        """Return what the files would save with commit times as their only meta columns, if anything."""
+        files = self.spec.files
+        fewer = replace(files, meta_columns=MetaColumns.COMMIT_TIME)
+        return emptied_columns(self._handle.store, self._slices, files, fewer, prices)
 
     def simulate(
         self,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
+from parquetry.compiler.evidence.model import MetaColumnFigures
+from parquetry.compiler.evidence.money import PlanPrices
 from parquetry.compiler.reports.simulate_clustering import CandidateLayout, CandidateLayouts, SimulatedTable
 from parquetry.errors import UsageError
 from parquetry.runtime.clustering.forecast.queries import DeclaredQuery
@@ -52,12 +54,15 @@ class Suggestion:
     """The suggested layout, or None if clustering would not help; ``reasons`` are sentences without a stop.
 
     ``candidates`` are sorted, the best first: the best of the ``tried`` layouts, and those of one column.
+    ``meta_columns`` is what a table with all meta columns would save by their commit times alone; None if it
+    has fewer.
     """
 
     candidates: CandidateLayouts
     tried: int
     best: CandidateLayout | None
     reasons: tuple[str, ...]
+    meta_columns: MetaColumnFigures | None = None
 
 
 @retry_stale
@@ -104,14 +109,23 @@ def simulate_layouts(
 
 
 @retry_stale
-def suggest(store: ObjectStore) -> Suggestion:
+def suggest(store: ObjectStore, *, prices: PlanPrices | None = None) -> Suggestion:
     """Simulate the layouts that fit the declared queries, and suggest the one to use.
+
+    Args:
+        store: the store of the table.
+        prices: the prices of the target; None for no amounts.
 
     Raises:
         TableNotFoundError: if there is no table.
 
     """
     table = SimulatedTable(open_table(store))
+    return replace(_suggested(table), meta_columns=table.emptied_meta_columns(prices))
+
+
+def _suggested(table: SimulatedTable) -> Suggestion:
+    """Return the suggested layout."""
     policy = table.policy.execution
     names = _query_columns(table)
     alone = [policy, replace(policy, strategy=STITCH, columns=())]

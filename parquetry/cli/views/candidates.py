@@ -8,11 +8,13 @@ from typing import Any
 
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.meta_columns import share_text
 from parquetry.cli.views.queries import touched_cells
 from parquetry.compiler.reports.simulate_clustering import CandidateLayout, CandidateLayouts
 from parquetry.compiler.reports.suggestion import Suggestion, in_words
 from parquetry.compiler.spec_words import human_duration
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy
+from parquetry.runtime.spec.codec import to_json_value
 
 _HEADER = ("layout", "rewrites", "", "into", "time", "reads")
 _QUERY_HEADER = ("layout", "files", "row groups", "rows", "bytes")
@@ -49,7 +51,13 @@ class CandidatesView:
 
 
 class SuggestionView:
-    """The candidate layouts with the best first, the suggestion, and its reasons."""
+    """The candidate layouts with the best first, the suggestion, and its reasons.
+
+    ``currency`` is that of the prices, or None without prices.
+    """
+
+    def __init__(self, *, currency: str | None = None) -> None:
+        self._currency = currency
 
     def text(self, outcome: Suggestion, paint: Paint) -> str:
         """Return the figures, then the suggested layout in YAML and the reasons."""
@@ -62,12 +70,24 @@ class SuggestionView:
             layout = outcome.best.execution
             same = layout == outcome.candidates.policy.execution
             head = f"{paint.bold('Keep the declared layout:' if same else 'Suggested:')}\n{_yaml(layout)}"
-        return "\n".join([f"{candidates}\n\n{head}", *(_wrapped(reason) for reason in outcome.reasons)])
+        lines = [f"{candidates}\n\n{head}", *map(_wrapped, outcome.reasons)]
+        if outcome.meta_columns is not None:
+            share = share_text(outcome.meta_columns, outcome.candidates.size_bytes, self._currency)
+            lines.append(
+                _wrapped(
+                    f"Hudi's meta columns take {share} of the files; new files leave them empty, but for the "
+                    f"commit time, with files: {{meta_columns: commit_time}}"
+                )
+            )
+        return "\n".join(lines)
 
     def json(self, outcome: Suggestion) -> Any:
         """Return the document that the schema of ``simulate-clustering`` describes."""
         best = None if outcome.best is None else _layout(outcome.best)
-        return _json(outcome.candidates) | {"suggestion": best, "reasons": list(outcome.reasons)}
+        found = {"suggestion": best, "reasons": list(outcome.reasons)}
+        if outcome.meta_columns is not None:
+            found["meta_columns"] = to_json_value(outcome.meta_columns)
+        return _json(outcome.candidates) | found
 
 
 def _yaml(layout: ExecutionPolicy) -> str:

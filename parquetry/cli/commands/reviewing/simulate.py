@@ -211,15 +211,19 @@ def clustering(
     """
     from parquetry.cli.requests.workspaces import table_named
     from parquetry.cli.views.candidates import CandidatesView, SuggestionView
+    from parquetry.compiler.evidence.money import PlanPrices
     from parquetry.compiler.reports.suggestion import simulate_layouts
     from parquetry.compiler.reports.suggestion import suggest as suggested
     from parquetry.runtime.spec.clustering import ClusteringScope
 
     if suggest and (strategies or column_lists or scopes):
         raise click.UsageError("--suggest chooses the layouts itself: leave the other options out")
-    store = table_named(request, table).store
+    named = table_named(request, table)
+    store = named.store
     if suggest:
-        output.show(SuggestionView(), suggested(store))
+        prices = None if named.prices is None else PlanPrices.of(named.prices)
+        currency = None if prices is None else prices.currency
+        output.show(SuggestionView(currency=currency), suggested(store, prices=prices))
         return 0
     lists = tuple(tuple(name.strip() for name in each.split(",") if name.strip()) for each in column_lists)
     chosen = tuple(ClusteringScope(scope) for scope in scopes)

@@ -18,6 +18,7 @@ from parquetry.cli.views.plan.words import (
     files_line,
     kind_of,
     location_lines,
+    meta_columns_text,
     query_note,
     query_rows,
     replay_text,
@@ -195,6 +196,8 @@ def _queries(table: str, figures: TableFigures) -> Iterator[Block]:
 
 
 def _replay(figures: TableFigures) -> Iterator[Block]:
+    if text := meta_columns_text(figures):
+        yield Lines(texts=(text,))
     if figures.replay is not None and (text := replay_text(figures.replay)):
         yield Lines(texts=(text,))
         yield from replay_charts(figures.replay, size_text=human_size)

@@ -24,6 +24,7 @@ from parquetry.cli.views.plan.words import (
     files_text,
     kind_of,
     location_lines,
+    meta_columns_text,
     query_note,
     query_rows,
     replay_text,
@@ -229,8 +230,8 @@ def _changes(changes: Sequence[Change]) -> Iterator[str]:
 
 def _figures(figures: TableFigures, largest: int) -> str:
     lines = [f"{inline(files_line(figures))}\n"]
-    if replayed := replay_text(figures.replay):
-        lines.append(f"{inline(replayed)}\n")
+    sentences = filter(None, (meta_columns_text(figures), replay_text(figures.replay)))
+    lines += [f"{inline(sentence)}\n" for sentence in sentences]
     if figures.queries:
         cells = [_inline_row(row) for row in (QUERY_HEADER, *query_rows(figures))]
         lines += [cells[0], "|---|---:|---:|---:|", *cells[1:]]

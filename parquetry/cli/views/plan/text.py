@@ -30,6 +30,7 @@ from parquetry.cli.views.plan.words import (
     files_line,
     kind_of,
     location_lines,
+    meta_columns_text,
     query_lines,
     replay_text,
     run_lines,
@@ -172,8 +173,8 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
         yield from _wrapped(line)
     for line in [] if figures.costs is None else cost_lines(figures.costs):
         yield from _wrapped(line)
-    if replayed := replay_text(figures.replay):
-        yield from _wrapped(replayed)
+    for sentence in filter(None, (meta_columns_text(figures), replay_text(figures.replay))):
+        yield from _wrapped(sentence)
 
 
 def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbose: bool) -> Iterator[str]:

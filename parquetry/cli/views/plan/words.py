@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any, Final
 
 from parquetry.cli.terminal.format import count, human_size
+from parquetry.cli.views.meta_columns import share_text
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, PlanWarning, Step, TableAction
@@ -321,6 +322,16 @@ def _bytes_text(figures: TableFigures) -> str:
         return human_size(figures.size_bytes)
     low, high = human_size(after.low), human_size(after.high)
     return f"{human_size(figures.size_bytes)} -> {low if low == high else f'{low} to {high}'}"
+
+
+def meta_columns_text(figures: TableFigures) -> str:
+    """Return what the meta columns take that a change leaves empty, or an empty text."""
+    found = figures.meta_columns
+    if found is None:
+        return ""
+    currency = None if figures.costs is None else figures.costs.currency
+    share = share_text(found, figures.size_bytes, currency)
+    return f"meta columns that stay empty take {share} of the files, until these are rewritten"
 
 
 def replay_text(found: Replay | None) -> str:
