@@ -36,12 +36,7 @@ from parquetry.runtime.timeline.active import Timeline
 _WIDENS_WHILE_READING: Final = (4, 0)
 _STORED_AS_INT: Final = frozenset({"tinyint", "smallint", "int"})
 
-_PLACES: Final = {FILE: "_metadata.file_name", POSITION: "_metadata.row_index"}
-_WRITTEN_AT: Final = f"coalesce(nullif({COMMIT_TIME}, ''), substring_index(split({FILE}, '_')[2], '.', 1))"
-"""SQL for a row's commit time, or else the time of its file, which is in the file's name.
-
-Bulk inserts of Hudi leave an empty text, and its other writes null.
-"""
+_FILE_NAME: Final = "_metadata.file_name"
 
 _Types = Mapping[str, ColumnType]
 
@@ -94,19 +89,26 @@ def scan_files(
         signature = tuple((name, str(kind)) for name, kind in casts[file.instant].items())
         groups.setdefault(signature, []).append(file)
     fills_times = COMMIT_TIME in meta and table.config.meta_columns is MetaColumns.COMMIT_TIME
-    places = (FILE, POSITION) if positions else (FILE,) if fills_times else ()
     with session_settings(spark, TYPE_SETTINGS):
         frames = [
-            _scan(spark, store, group, wanted, casts[group[0].instant], meta=meta, places=places)
+            _scan(
+                spark,
+                store,
+                group,
+                wanted,
+                casts[group[0].instant],
+                meta=meta,
+                fills_times=fills_times,
+                positions=positions,
+            )
             for group in groups.values()
         ]
         if encrypted:
             frame = encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta)
-            frames.append(frame.drop(*{FILE, POSITION}.difference(places)))
-        frame = reduce(DataFrame.unionAll, frames)
-    if fills_times:
-        frame = frame.withColumn(COMMIT_TIME, F.expr(_WRITTEN_AT))
-    return frame if positions else frame.drop(FILE)
+            if fills_times:
+                frame = frame.withColumn(COMMIT_TIME, F.expr(_written_at(FILE)))
+            frames.append(frame if positions else frame.drop(FILE, POSITION))
+        return reduce(DataFrame.unionAll, frames)
 
 
 def _scan(
@@ -117,7 +119,8 @@ def _scan(
     casts: _Types,
     *,
     meta: Sequence[str],
-    places: Sequence[str],
+    fills_times: bool,
+    positions: bool,
 ) -> DataFrame:
     stored = {name: casts.get(name, kind) for name, kind in wanted.items()}
     frame = read_slices(spark, store, files, _ddl(meta, stored))
@@ -125,7 +128,20 @@ def _scan(
         f"{convert(quoted(name), casts[name], kind)} AS {quoted(name)}" if name in casts else quoted(name)
         for name, kind in wanted.items()
     ]
-    return frame.selectExpr(*meta, *own, *(f"{_PLACES[name]} AS {name}" for name in places))
+    hudis = [
+        f"{_written_at(_FILE_NAME)} AS {name}" if fills_times and name == COMMIT_TIME else name
+        for name in meta
+    ]
+    places = (f"{_FILE_NAME} AS {FILE}", f"_metadata.row_index AS {POSITION}") if positions else ()
+    return frame.selectExpr(*hudis, *own, *places)
+
+
+def _written_at(file_name: str) -> str:
+    """Return SQL for a row's commit time, or else the time of its file, which is in the file's name.
+
+    Bulk inserts of Hudi leave an empty text, and its other writes null.
+    """
+    return f"coalesce(nullif({COMMIT_TIME}, ''), substring_index(split({file_name}, '_')[2], '.', 1))"
 
 
 def _no_rows(spark: SparkSession, wanted: _Types, meta: Sequence[str], *, positions: bool) -> DataFrame:
