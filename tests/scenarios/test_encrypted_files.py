@@ -162,13 +162,16 @@ def test_an_update_and_a_delete_keep_a_file_encrypted(tmp_path):
 def test_a_rewrite_encrypts_clear_files_and_opens_them_again(tmp_path, order, budget_bytes):
     first = context(tmp_path, COLUMNS, instant=FIRST)
     files = write(first, bucket(first), rows(4000)).files
-    before = values(read(first, files).sort_by("n"))
+    # A sort numbers the rows anew.
+    left_out = [] if order is None else ["_hoodie_commit_seqno"]
+    before = values(read(first, files).sort_by("n").drop_columns(left_out))
     for instant, policy in ((SECOND, ENCRYPTED), ("20260105000000000", IN_THE_CLEAR)):
         ctx = context(tmp_path, COLUMNS, instant=instant, files=policy, memory_budget_bytes=budget_bytes)
         slices = tuple(slice_of(file) for file in files)
         group = GroupWork(index=0, partition="p=1", slices=slices, target_bytes=2**20, order=order)
         files = rewrite_group(replace(ctx, clustering="0123456789abcdef"), group).files
-        assert values(read(ctx, files).sort_by("n")) == before
+        found = values(read(ctx, files).sort_by("n").drop_columns(left_out))
+        assert found == before
         assert files[0].statistics.clustering == "0123456789abcdef"
         if policy is ENCRYPTED:
             assert_sealed(ctx, files)
