@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -91,7 +93,7 @@ class HudiTable:
 
 
 class HudiSpark:
-    """A running Hudi of one version. Close it, or use it as a context manager."""
+    """A running Hudi of one version, which threads may ask: it answers one at a time. Close it, or use it in a `with`."""
 
     def __init__(
         self,
@@ -105,7 +107,8 @@ class HudiSpark:
         self.version = version
         self.folder = folder
         self.calls: list[tuple[str, float]] = []
-        self._rows = 0
+        self._numbers = itertools.count(1)
+        self._one_request = Lock()
         self._names: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
         python = spark_python("3.5")
@@ -261,11 +264,12 @@ class HudiSpark:
 
     def _ask(self, do: str, **request: Any) -> Any:
         assert self._child.stdin and self._child.stdout
-        started = time.monotonic()
-        self._child.stdin.write(json.dumps({"do": do, **request}) + "\n")
-        self._child.stdin.flush()
-        line = self._child.stdout.readline()
-        self.calls.append((do, time.monotonic() - started))
+        with self._one_request:
+            started = time.monotonic()
+            self._child.stdin.write(json.dumps({"do": do, **request}) + "\n")
+            self._child.stdin.flush()
+            line = self._child.stdout.readline()
+            self.calls.append((do, time.monotonic() - started))
         if not line:
             tail = Path(self._log.name).read_text()[-4000:]
             raise HudiError(f"Hudi {self.version} ended with {self._child.wait()}:\n{tail}")
@@ -280,8 +284,7 @@ class HudiSpark:
         return place
 
     def _fresh(self, kind: str) -> str:
-        self._rows += 1
-        return str(self.folder / f"{kind}-{self._rows}.parquet")
+        return str(self.folder / f"{kind}-{next(self._numbers)}.parquet")
 
 
 def table_version_of(path: str) -> int | None:

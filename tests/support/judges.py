@@ -140,7 +140,7 @@ def _asked(judges: Iterable[Judge], model: TableModel) -> list[Judge]:
 
 
 def _each(judges: Iterable[Judge], check: Callable[[Judge], None]) -> None:
-    """Judges sit side by side: each has a process of its own."""
+    """Judges answer side by side; those that share a JVM take turns at it."""
     with ThreadPoolExecutor() as pool:
         for done in [pool.submit(check, judge) for judge in judges]:
             done.result()
