@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.read.rows import read_rows
-from parquetry.runtime.spec.masking import pii_columns
+from parquetry.runtime.spec.masking import personal_column_names, pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import open_table
@@ -63,7 +63,8 @@ def first_rows(
             found.append(batch)
             missing -= batch.num_rows
         reader.close()
-    personal = pii_columns(handle.shown_by.columns) if handle.shown_by is not None else frozenset()
+    spec = handle.shown_by
+    personal = frozenset() if spec is None else personal_column_names(spec, pii_columns(spec.columns))
     names = tuple(reader.schema.names)
     table = pa.Table.from_batches(found, schema=reader.schema).slice(0, limit)
     shown = [

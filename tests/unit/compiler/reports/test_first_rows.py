@@ -52,6 +52,10 @@ def test_personal_columns_are_masked_whether_applied_or_declared(table):
     columns = tuple(replace(column, pii=column.name == "id") for column in spec.columns)
     found = first_rows(table.store, limit=2, declared=replace(spec, columns=columns))
     assert [row["id"] for row in found.rows] == ["***", "***"]
+    asked = ["_hoodie_record_key", "_hoodie_partition_path", "v"]
+    kept = first_rows(table.store, limit=1, columns=asked, declared=replace(spec, columns=columns)).rows[0]
+    assert kept["_hoodie_record_key"] == "***"
+    assert kept["_hoodie_partition_path"].startswith("p=")
     assert all(isinstance(row["v"], int) for row in found.rows)
 
 
