@@ -17,14 +17,14 @@ from parquetry.message import Field, Value
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.base_file.rows import one_batch, stored_schema, unnumbered_schema
+from parquetry.runtime.base_file.rows import filled_times, one_batch, stored_schema, unnumbered_schema
 from parquetry.runtime.base_file.undecoded import UndecodedColumns
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrite, StorageError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.column_reader import delta_columns
-from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
+from parquetry.runtime.parquet.encryption import file_with_footer, is_encrypted, open_footer
 from parquetry.runtime.parquet.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
@@ -208,16 +208,13 @@ class BaseFileReader:
     def _with_times(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows. One without a commit time gets that of its file, in which it was written."""
         at = rows.schema.get_field_index(COMMIT_TIME)
-        # Bulk inserts of Hudi leave an empty text, and its other writers null.
         if at < 0:
             return rows
         lacks_empty = pc.index(rows.column(at).dictionary, "").as_py() < 0
         if lacks_empty and not rows.column(at).null_count:
             return rows
-        times = rows.column(at).cast(pa.string())
-        times = pc.if_else(pc.fill_null(pc.equal(times, ""), fill_value=True), self._instant, times)
-        times = times.dictionary_encode()
-        return rows.set_column(at, rows.schema.field(at), times)
+        times = filled_times(rows.column(at).cast(pa.string()), self._instant)
+        return rows.set_column(at, rows.schema.field(at), times.dictionary_encode())
 
     def _read(self, group: RowGroupRange, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         with reading(self.place):
@@ -280,11 +277,10 @@ def open_base_file(
             # The clustering of Hudi 0.15 leaves the meta columns out where they are empty.
             small |= {COMMIT_TIME} & {*metadata.schema.names}
             dictionaries = frozenset(small - delta_columns(metadata))
-            file = pq.ParquetFile(
+            file = file_with_footer(
                 content,
-                # Decryption is set up only if this ParquetFile reads the footer itself.
-                metadata=metadata if decryption is None else None,
-                decryption_properties=decryption,
+                metadata,
+                decryption,
                 read_dictionary=sorted(dictionaries),
                 pre_buffer=False,
                 buffer_size=read_ahead_bytes(content, metadata),

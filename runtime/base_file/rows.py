@@ -82,6 +82,14 @@ class RowStamper:
         return pc.binary_join_element_wise(self._prefix, pc.cast(numbers, pa.string()), "")
 
 
+def filled_times(times: pa.Array, instant: str) -> pa.Array:
+    """Return commit times with the instant of the file for rows that have none.
+
+    Bulk inserts of Hudi leave an empty text there, and its other writers null.
+    """
+    return pc.if_else(pc.fill_null(pc.equal(times, ""), fill_value=True), instant, times)
+
+
 def with_origin(rows: pa.RecordBatch, origins: pa.Array | RowOrigin) -> pa.RecordBatch:
     """Return the rows with their origin as the last column: one for all rows, or one for each."""
     if isinstance(origins, RowOrigin):

@@ -23,7 +23,8 @@ from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.arrow.sizes import batch_bytes_before
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.parquet.announcement import announce_chunks
-from parquetry.runtime.parquet.encryption import open_footer
+from parquetry.runtime.parquet.encryption import file_with_footer, open_footer
+from parquetry.runtime.parquet.footer import column_chunks
 
 PIECE_BYTES: Final = 1024 * 1024
 """The approximate size of the rows that are read, and of those that are decoded, at once."""
@@ -59,11 +60,10 @@ class ColumnReader:
         self.metadata, decryption = open_footer(content, allowed, place=place)
         self._deltas = delta_columns(self.metadata)
         self._content = content
-        self._file = pq.ParquetFile(
+        self._file = file_with_footer(
             content,
-            # Decryption is set up only if this ParquetFile reads the footer itself.
-            metadata=self.metadata if decryption is None else None,
-            decryption_properties=decryption,
+            self.metadata,
+            decryption,
             read_dictionary=[name for name in _texts(self.metadata) if name not in self._deltas],
             **options,
         )
@@ -144,11 +144,9 @@ def delta_columns(metadata: pq.FileMetaData) -> frozenset[str]:
 
     A delta-encoded text (DELTA_BYTE_ARRAY) has only the bytes in which it differs from the one before.
     """
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    chunks = (group.column(number) for group in groups for number in range(group.num_columns))
     return frozenset(
         chunk.path_in_schema
-        for chunk in chunks
+        for chunk in column_chunks(metadata)
         if chunk.physical_type == "BYTE_ARRAY" and not _DELTA_ENCODINGS.isdisjoint(chunk.encodings)
     )
 

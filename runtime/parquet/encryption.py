@@ -80,9 +80,16 @@ def open_footer(source: Any, allowed: Allowed, *, place: Field) -> tuple[pq.File
 
 def open_parquet(source: Any, allowed: Allowed, *, place: Field, **options: Any) -> pq.ParquetFile:
     """Open a parquet file, encrypted or not. The errors are those of :func:`open_footer`."""
-    metadata, decryption = open_footer(source, allowed, place=place)
+    return file_with_footer(source, *open_footer(source, allowed, place=place), **options)
+
+
+def file_with_footer(
+    source: Any, metadata: pq.FileMetaData, decryption: Any, **options: Any
+) -> pq.ParquetFile:
+    """Return a parquet file whose footer :func:`open_footer` has read, with options of ``ParquetFile``."""
     if decryption is None:
         return pq.ParquetFile(source, metadata=metadata, **options)
+    # Decryption is set up only if the ParquetFile reads the footer itself.
     return pq.ParquetFile(source, decryption_properties=decryption, **options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -58,6 +59,16 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
                 file=place,
                 reason=quoted_library_text(str(error).rstrip(".")),
             ) from error
+
+
+def column_chunks(
+    metadata: pq.FileMetaData, names: Collection[str] | None = None
+) -> Iterator[pq.ColumnChunkMetaData]:
+    """Yield the column chunks of all row groups: of the columns ``names`` and their fields, or of all."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if names is None or chunk.path_in_schema.partition(".")[0] in names:
+                yield chunk
 
 
 def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from parquetry.runtime.commit.damaged_files import check_read, damaged_files, raise_if_damaged
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
@@ -94,6 +94,19 @@ def files_to_read(
         increment=changes if is_increment else None,
         pruner=pruner,
     )
+
+
+def is_written_in(changes: IncrementalSlices, time: Any) -> Any:
+    """Return the condition on the rows of an incremental read.
+
+    Args:
+        changes: The increment.
+        time: The column of commit times, of Spark or as an expression of Arrow. The condition is of its kind.
+    """
+    condition = (time > changes.begin) & (time <= changes.end)
+    if changes.too_late:
+        condition &= ~time.isin(sorted(changes.too_late))
+    return condition | time.isin(sorted(changes.earlier)) if changes.earlier else condition
 
 
 def _files_to_open(

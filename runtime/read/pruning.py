@@ -45,7 +45,7 @@ class Pruner:
 
     @property
     def compares(self) -> bool:
-        """Whether the condition has a part that statistics can answer."""
+        """True if the condition has a part that statistics can answer."""
         return bool(columns_of(self._predicate))
 
     def partitions(self, paths: Sequence[str]) -> list[str]:
@@ -81,11 +81,8 @@ class Pruner:
             file: Its statistics.
             numbers: The numbers of the row groups.
         """
-        names = columns_of(self._predicate)
-        if not names:
-            return {}
         try:
-            pages = pages_of_parts(parts, metadata, file, numbers, names)
+            pages = pages_of_parts(parts, metadata, file, numbers, columns_of(self._predicate))
         except UNREADABLE:
             return {}
         groups = {number: replace(file.row_groups[number], pages=found) for number, found in pages.items()}

@@ -26,19 +26,19 @@ from parquetry.message import Message, Value
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import arrow_schema, fields_named
 from parquetry.runtime.base_file.reader import longest_repeated_value, read_ahead_bytes, reading
+from parquetry.runtime.base_file.rows import filled_times
 from parquetry.runtime.errors import ConflictError, InvalidDataError, NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.assembly import ParquetParts
-from parquetry.runtime.parquet.encryption import open_footer
-from parquetry.runtime.parquet.footer import file_statistics
+from parquetry.runtime.parquet.encryption import file_with_footer, open_footer
+from parquetry.runtime.parquet.footer import column_chunks, file_statistics
 from parquetry.runtime.parquet.selected_pages import file_of_pages
-from parquetry.runtime.read.files import FilesToRead, When, files_to_read
+from parquetry.runtime.read.files import FilesToRead, When, files_to_read, is_written_in
 from parquetry.runtime.read.row_filter import RowFilter, row_filter
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS, MetaColumns
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.handle import TableHandle
-from parquetry.runtime.table.view import IncrementalSlices
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 """The approximate size of a batch of rows in Arrow bytes."""
@@ -90,7 +90,7 @@ def read_rows(
     conditions = [] if wanted.expression is None else [wanted.expression]
     needed = {*result, *wanted.columns}
     if read.increment is not None:
-        conditions.append(_is_written_in(read.increment))
+        conditions.append(is_written_in(read.increment, pc.field(COMMIT_TIME)))
         needed.add(COMMIT_TIME)
     schema = pa.schema([field for field in known if field.name in needed])
     files = _Files(
@@ -127,15 +127,6 @@ def _chosen(columns: Sequence[str] | None, known: pa.Schema, *, meta: bool) -> l
     return chosen
 
 
-def _is_written_in(changes: IncrementalSlices) -> pc.Expression:
-    """Return the condition on the rows of an incremental read."""
-    time = pc.field(COMMIT_TIME)
-    condition = (time > changes.begin) & (time <= changes.end)
-    if changes.too_late:
-        condition &= ~time.isin(sorted(changes.too_late))
-    return condition | time.isin(sorted(changes.earlier)) if changes.earlier else condition
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
     """Reads the columns ``schema`` of files, and returns ``result`` of the rows that fulfil the condition."""
@@ -157,11 +148,10 @@ class _Files:
                 reading(place),
             ):
                 metadata, decryption = open_footer(content, store.allowed, place=place)
-                parquet = pq.ParquetFile(
+                parquet = file_with_footer(
                     content,
-                    # Decryption is set up only if this ParquetFile reads the footer itself.
-                    metadata=metadata if decryption is None else None,
-                    decryption_properties=decryption,
+                    metadata,
+                    decryption,
                     pre_buffer=False,
                     buffer_size=read_ahead_bytes(content, metadata),
                 )
@@ -215,9 +205,7 @@ class _Files:
         place = self.schema.get_field_index(COMMIT_TIME)
         if place < 0 or self.handle.config.meta_columns is not MetaColumns.COMMIT_TIME:
             return rows
-        times = rows.column(place)
-        known = pc.if_else(pc.equal(times, ""), None, times)
-        return rows.set_column(place, COMMIT_TIME, pc.fill_null(known, file.instant))
+        return rows.set_column(place, COMMIT_TIME, filled_times(rows.column(place), file.instant))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +227,7 @@ class _RowGroup:
 def _first_batch_rows(metadata: pq.FileMetaData, names: Sequence[str]) -> int:
     """Return the number of rows that take no more than a batch in memory, by the sizes in the footer."""
     longest = longest_repeated_value(metadata, names)
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    stored = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] in names)
+    stored = sum(chunk.total_uncompressed_size for chunk in column_chunks(metadata, names))
     per_row = max(_MOST_EXPANSION * stored / max(metadata.num_rows, 1), longest or 1)
     return max(min(int(BATCH_BYTES / per_row), _MOST_ROWS), 1)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parquet.footer import read_metadata
+from parquetry.runtime.parquet.footer import column_chunks, read_metadata
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 
@@ -26,10 +26,7 @@ def column_bytes(store: ObjectStore, files: Sequence[FileSlice], names: Collecti
     """
     ordered = sorted(files, key=lambda file: file.path)
     chosen = ordered[:: -(-len(ordered) // MOST_FOOTERS) or 1]
-    found = 0
-    for footer in map_each(chosen, lambda file: read_metadata(store, file.path)):
-        groups = map(footer.row_group, range(footer.num_row_groups))
-        chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-        found += sum(c.total_compressed_size for c in chunks if c.path_in_schema.split(".")[0] in names)
+    footers = map_each(chosen, lambda file: read_metadata(store, file.path))
+    found = sum(chunk.total_compressed_size for footer in footers for chunk in column_chunks(footer, names))
     sampled = sum(file.size_bytes for file in chosen)
     return found * sum(file.size_bytes for file in files) // sampled if sampled else 0

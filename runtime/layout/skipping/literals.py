@@ -37,7 +37,7 @@ class Interval:
 
     @property
     def is_one_value(self) -> bool:
-        """Whether the ends are equal, or both NaN."""
+        """True if the ends are equal, or both NaN."""
         return self.low == self.high or (self.low != self.low and self.high != self.high)
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import zoneinfo
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.read.files import When, files_to_read
+from parquetry.runtime.read.files import When, files_to_read, is_written_in
 from parquetry.runtime.spark.read.scan import scan_files
 from parquetry.runtime.spark.session.connect import check_timestamp_type
 from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS
 from parquetry.runtime.table.handle import TableHandle
-from parquetry.runtime.table.view import IncrementalSlices
 
 
 def read_table(
@@ -54,20 +52,11 @@ def read_table(
     )
     frame = scan_files(spark, handle, read.timeline, read.files, read.columns, meta=META_COLUMNS)
     if read.increment is not None:
-        frame = frame.where(_is_written_in(read.increment))
+        frame = frame.where(is_written_in(read.increment, F.col(COMMIT_TIME)))
     if where is not None:
         with failures_translated(f"where={where!r}"):
             frame = frame.where(where)
     return frame if meta else frame.drop(*META_COLUMNS)
-
-
-def _is_written_in(changes: IncrementalSlices) -> SparkColumn:
-    """Return the condition on the rows of an incremental read."""
-    time = F.col(COMMIT_TIME)
-    condition = (time > changes.begin) & (time <= changes.end)
-    if changes.too_late:
-        condition &= ~time.isin(sorted(changes.too_late))
-    return condition | time.isin(sorted(changes.earlier)) if changes.earlier else condition
 
 
 def _session_zone(spark: SparkSession) -> dt.tzinfo | None:
