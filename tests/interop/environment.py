@@ -53,7 +53,7 @@ The development Spark comes with Hadoop 3.5.0, the Spark of real Hudi with 3.3.4
 """
 
 HUDI_VERSIONS = ("0.15.0", "1.2.0")
-"""Those of the ordinary suites. Long suites fetch 1.0.2, which makes tables of version 8."""
+"""The versions that all suites use. Long suites also fetch 1.0.2, which makes tables of version 8."""
 
 HUDI_ARTIFACT = "hudi-spark3.5-bundle_2.12"
 YAML_LANGUAGE_SERVER = ROOT / "tests" / "interop" / "yaml_language_server"

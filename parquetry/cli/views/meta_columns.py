@@ -1,4 +1,4 @@
-"""What meta columns take of a table, in words."""
+"""The share of meta columns in a table, in words."""
 
 from __future__ import annotations
 

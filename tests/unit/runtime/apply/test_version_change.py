@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from parquetry.runtime.apply import version_change
 from parquetry.runtime.apply.version_change import change_version
 from parquetry.runtime.errors import ConflictError, CorruptTableError, UnsupportedTableError
 from parquetry.runtime.services.archive import archive
@@ -293,19 +294,27 @@ def test_a_damaged_commit_or_archive_changes_nothing(path):
     assert version(path) == 6
 
 
-def test_a_commit_that_another_program_puts_beside_the_change_is_taken_over(path, monkeypatch):
-    from parquetry.runtime.apply import version_change
+def overtaken_at_the_switch(path, patch, *, stops=False):
+    """Let another program commit just before the change switches, which then stops or goes on.
 
+    Return the rows with that commit.
+    """
     other = copied(path, path.with_name("other"))
     SmallTable(open_store(other)).upsert({"late": (7, "a")})
-    expected = view_rows(other)
     switch = version_change._switch
 
     def overtaken(*arguments):
         shutil.copytree(other, path, dirs_exist_ok=True)
         switch(*arguments)
+        if stops:
+            raise Stopped
 
-    monkeypatch.setattr(version_change, "_switch", overtaken)
+    patch.setattr(version_change, "_switch", overtaken)
+    return view_rows(other)
+
+
+def test_a_commit_that_another_program_puts_beside_the_change_is_taken_over(path, monkeypatch):
+    expected = overtaken_at_the_switch(path, monkeypatch)
     change_version(open_store(path), 9, timing=FAST)
     assert view_rows(path) == expected
 
@@ -315,22 +324,10 @@ def test_a_commit_that_another_program_puts_beside_the_change_is_taken_over(path
 def test_a_commit_put_beside_a_change_that_is_stopped_behind_the_switch_is_taken_over(
     path, monkeypatch, before, finish
 ):
-    from parquetry.runtime.apply import version_change
-
     after = 15 - before
     change_version(open_store(path), before, timing=FAST)
-    other = copied(path, path.with_name("other"))
-    SmallTable(open_store(other)).upsert({"late": (7, "a")})
-    expected = view_rows(other)
-    switch = version_change._switch
-
-    def overtaken(*arguments):
-        shutil.copytree(other, path, dirs_exist_ok=True)
-        switch(*arguments)
-        raise Stopped
-
     with monkeypatch.context() as patched:
-        patched.setattr(version_change, "_switch", overtaken)
+        expected = overtaken_at_the_switch(path, patched, stops=True)
         with pytest.raises(Stopped):
             change_version(open_store(path), after, timing=FAST)
     assert version(path) == after

@@ -38,7 +38,7 @@ def test_memory_that_small_values_had_goes_back_though_the_last_of_them_stays():
 
 
 def huge_pages() -> str:
-    """Whether the kernel may use huge pages for this process."""
+    """Return whether the kernel may use huge pages for this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(line.split()[1] for line in lines if line.startswith("THP_enabled"))
 

@@ -38,7 +38,7 @@ def mine(tmp_path):
 
 
 def position(table, time):
-    """Where a read that has seen this write continues: the time at which it completed, in layout 2."""
+    """Return the position from which a read goes on behind this write: in layout 2, its completion time."""
     return completed(table.store, at(time)).position
 
 
