@@ -69,6 +69,9 @@ interop-env: venv
 interop: setup browser interop-env ## real Apache Hudi 0.15.0 and 1.2.0 on Spark 3.5 against our tables
 	$(BIN)/python -m pytest -q -m "interop and not long"
 
+readers: setup interop-env ## every reader on every kind of table: docs/reference/readers.md
+	$(BIN)/python -m tests.interop.readers.run
+
 test-long: setup browser interop-env ## the long suites: more seeds, more histories, whole matrices (MINUTES=5 for some of them)
 	$(BIN)/python -m tools.run_tests --long $(if $(MINUTES),--minutes $(MINUTES))
 
@@ -123,4 +126,4 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
-.PHONY: help venv java browser setup lock audit demo test fast spark interop-env interop test-long hooks format lint types contracts subjects check docs dist bench clean
+.PHONY: help venv java browser setup lock audit demo test fast spark interop-env interop readers test-long hooks format lint types contracts subjects check docs dist bench clean

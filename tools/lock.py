@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / "locks"
 OF_PROJECTS = "projects"
 """Not a group: the requirements of parquetry, of its stores and keys, and of building packages."""
-GROUPS = ("build", "dev", OF_PROJECTS, "tools", "docs", "bench", "spark-3-5", "spark-4-1", "node")
+GROUPS = ("build", "dev", OF_PROJECTS, "tools", "docs", "bench", "spark-3-5", "spark-4-1", "node", "readers")
 EXTRAS = ("s3", "gcs", "encryption")
 WITH_PROJECT = "dev"
 """The group that is locked together with the project and all its extras."""

@@ -43,7 +43,7 @@ _PREFACE = """\
 
 This page lists every key of the four kinds of files, with its values, its default and the corresponding Hudi setting.
 Any other key is an error. Settings come in layers, from the weakest to the strongest: built-in defaults, `defaults` of
-the project, `table_version` and `locks` of the target, the policy, the table, `targets.<name>.overrides`. Mappings
+the project, `table_version`, `locks` and `readers` of the target, the policy, the table, `targets.<name>.overrides`. Mappings
 merge by key, tags are united, and every other value is replaced.
 
 - **Sizes** have a unit: `KiB`, `MiB`, `GiB`, `TiB` are powers of two, `KB`, `MB`, `GB`, `TB` powers of ten, `B` is

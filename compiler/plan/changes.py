@@ -71,6 +71,8 @@ CODES = {
     "SC802": "a guardrail warns of the change",
     "SC601": "an allow entry matches no change of this plan",
     "SC602": "a table with the same columns is forgotten: it may have been renamed",
+    "SC603": "a declared reader returns wrong rows after the change",
+    "SC604": "a declared reader cannot read the table after the change",
 }
 
 IDENTITY_CODES = frozenset({"SC401", "SC402", "SC404"})

@@ -41,6 +41,7 @@ from parquetry.compiler.plan.model import (
     Step,
     TableAction,
 )
+from parquetry.compiler.plan.reader_effects import reader_warnings
 from parquetry.compiler.plan.refusals import (
     REMEDY,
     MovedTable,
@@ -121,6 +122,7 @@ def plan_workspace(
             *_signature_warnings(workspace, live),
             *target.warnings,
             *_likely_renamed(outcomes),
+            *_reader_warnings(live, planned),
             *unused_allow_entries(workspace, outcomes),
         ),
         uncommitted=uncommitted_files(workspace),
@@ -424,6 +426,15 @@ def _likely_renamed(outcomes: Sequence[TableAction | Blocked]) -> Iterator[PlanW
                 f"you renamed the table, restore its spec and run {rename}, which keeps the rows"
             )
             yield PlanWarning(code="SC602", table=made.table, message=message)
+
+
+def _reader_warnings(live: _LiveTables, planned: Mapping[str, _PlannedTable]) -> Iterator[PlanWarning]:
+    """Yield a warning for each declared reader that fails at a change of its table."""
+    for name, entry in planned.items():
+        observation = live.observation(name)
+        applied = None if observation is None else observation.spec
+        for warning in reader_warnings(entry.table, entry.outcome, applied):
+            yield live.cleared(name, warning)
 
 
 def _new_sources(workspace: Workspace, intent: Intent, live: _LiveTables) -> dict[str, tuple[DueSource, ...]]:

@@ -8,17 +8,11 @@ from typing import Final
 from parquetry.compiler.plan.model import Change, ChangeClass, Step
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.message import Message
+from parquetry.project.readers.matrix import shut_out
 from parquetry.runtime.spec.table_spec import NEW_TABLE_VERSIONS, TableSpec
 
 VERSION_PATH: Final = "table_version"
 RESTORED: Final = "SC262"
-
-_SHUT_OUT: Final[Mapping[int, tuple[str, ...]]] = {
-    6: (),
-    8: ("Athena", "Redshift", "Hudi before 1.0"),
-    9: ("Athena", "Redshift", "Hudi before 1.1"),
-}
-"""The readers that do not read a version, as far as they read an older one."""
 
 WRITERS: Final[Mapping[int, str]] = {6: "Hudi", 8: "Hudi 1.0 or later", 9: "Hudi 1.1 or later"}
 """The releases of Hudi whose writers make tables of a version; no file of a table names the exact one."""
@@ -26,7 +20,7 @@ WRITERS: Final[Mapping[int, str]] = {6: "Hudi", 8: "Hudi 1.0 or later", 9: "Hudi
 
 def effect_on_readers(old: int, new: int) -> str | None:
     """Return who can no longer read a table, or can read it again, when its version changes."""
-    before, after = _SHUT_OUT.get(old, ()), _SHUT_OUT.get(new, ())
+    before, after = shut_out(old), shut_out(new)
     lost = [reader for reader in after if reader not in before]
     gained = [reader for reader in before if reader not in after]
     if new > old:

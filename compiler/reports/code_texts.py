@@ -303,6 +303,16 @@ TEXTS: Mapping[str, CodeText] = {
         "hand.",
         "If it was renamed, put the former spec back and use parquetry rename: the table keeps its rows.",
     ),
+    "SC603": _text(
+        "By the matrix of readers, one of the readers that the table declares returns rows twice or other "
+        "values once the change is applied and the table is written.",
+        "Do what the message says, or remove the reader from `readers`.",
+    ),
+    "SC604": _text(
+        "By the matrix of readers, or by its own documentation, one of the readers that the table declares "
+        "refuses the table once the change is applied.",
+        "Do what the message says, or remove the reader from `readers`.",
+    ),
     "SC701": _text(
         "A setting of the target (memory, shuffle partitions, a budget, protected tables) differs from "
         "what the tables record. It loads no code and redirects nothing; `run` uses it as declared.",

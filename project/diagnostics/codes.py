@@ -562,6 +562,24 @@ _ALL = (
         "entry.",
         warning=True,
     ),
+    _code(
+        "PQ713",
+        "A declared reader returns wrong rows",
+        "One of the `readers` of the table returns rows twice or other values with this setting. The matrix "
+        "of readers shows what each reader made of each kind of table in a run.",
+        "Change the setting as the message says, choose another reader, or accept the warning with an allow "
+        "entry.",
+        warning=True,
+    ),
+    _code(
+        "PQ714",
+        "A declared reader cannot read the table",
+        "One of the `readers` of the table refuses tables with this setting, by the matrix of readers or by "
+        "its own documentation.",
+        "Change the setting as the message says, choose another reader, or accept the warning with an allow "
+        "entry.",
+        warning=True,
+    ),
 )
 
 CODES: Mapping[str, Code] = {entry.code: entry for entry in _ALL}

@@ -6,6 +6,7 @@ import re
 
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution
+from parquetry.project.readers.effects import READERS_PATH, effects
 from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.table_spec import EXACT_FILTER_BYTES, BloomFilter
 from parquetry.text.linear_regex import LinearRegex, RegexError
@@ -23,6 +24,7 @@ def check_settings(resolution: Resolution) -> None:
     _check_clustering_effect(resolution)
     _check_retention(resolution)
     _check_files(resolution)
+    _check_readers(resolution)
 
 
 def _check_sizing(resolution: Resolution) -> None:
@@ -218,6 +220,17 @@ def check_key(resolution: Resolution, path: str, reference: str) -> bool:
         resolution.report("PQ505", summary, path, hint, shows_lines=False)
         return False
     return True
+
+
+def _check_readers(resolution: Resolution) -> None:
+    """Report settings with which a declared reader returns wrong rows or fails."""
+    table = resolution.table
+    if not resolution.columns_known or resolution.incomplete:
+        return
+    for effect in effects(table.spec, table.readers):
+        path = effect.trait.path if resolution.was_declared(effect.trait.path) else READERS_PATH
+        code = "PQ713" if effect.is_wrong else "PQ714"
+        resolution.report(code, effect.message, path, effect.remedy)
 
 
 def _in_table(resolution: Resolution, path: str) -> bool:

@@ -30,6 +30,7 @@ from parquetry.project.loading.project_file import ProjectFile, allow_entries, b
 from parquetry.project.loading.resolve import Resolution, ResolutionContext, resolve
 from parquetry.project.model.locations import absolute, contains
 from parquetry.project.model.resolved import AllowEntry, ResolvedProject, ResolvedTable
+from parquetry.project.readers.effects import READERS_PATH
 from parquetry.project.validation.definitions import Kind
 from parquetry.project.validation.interpolate import DeclaredVariables, TemplateScope, TemplateSite
 from parquetry.project.validation.spec_file import SpecFile, spec_file
@@ -281,15 +282,15 @@ def _resolved_at_targets(
     """Return the tables at the chosen target, and add their diagnostics to ``found``.
 
     ``at_target`` returns the files and surroundings at another target. If it is given, diagnostics of targets
-    with overrides are added too. The summary of a diagnostic that only overrides cause names their targets.
+    that change tables are added too. The summary of a diagnostic that only they cause names them.
     """
     by_target: dict[str, list[Diagnostic]] = {context.target: []}
     resolutions = _resolved(files, context, by_target[context.target])
     for other in project_file.targets if at_target else ():
-        if at_target and other != context.target and _has_overrides(project_file.file, other):
+        if at_target and other != context.target and _changes_tables(project_file.file, other):
             _resolved(*at_target(other), by_target.setdefault(other, []))
     plain = list(by_target[context.target])
-    if any(by_target.values()) and context.target and _has_overrides(project_file.file, context.target):
+    if any(by_target.values()) and context.target and _changes_tables(project_file.file, context.target):
         plain.clear()
         _resolved(files, replace(context, target=""), plain)
     without, at = set(plain), {name: set(entries) for name, entries in by_target.items()}
@@ -299,7 +300,7 @@ def _resolved_at_targets(
             continue
         names = [name for name, entries in at.items() if entry in entries]
         summary = Message(
-            "with the overrides of {targets}: {summary}",
+            "at {targets}: {summary}",
             targets=_counted("target", names),
             summary=entry.summary,
         )
@@ -318,13 +319,12 @@ def _report_duplicate(
     found.append(diagnostic("PQ301", summary, source=file.source, span=span, hint="rename one of them"))
 
 
-def _has_overrides(file: SpecFile | None, target: str) -> bool:
-    """Return whether a project file has overrides for a target."""
-    return (
-        file is not None
-        and bool(file.node.at(("targets", target, "overrides")).value)
-        and ("overrides" in file.node.at(("targets", target)).keys)
-    )
+def _changes_tables(file: SpecFile | None, target: str) -> bool:
+    """Return whether a project file has overrides or readers for a target."""
+    if file is None:
+        return False
+    declared = file.node.at(("targets", target))
+    return any(key in declared.keys and declared.children[key].value for key in ("overrides", READERS_PATH))
 
 
 def _check_locations(resolutions: Sequence[Resolution], found: list[Diagnostic]) -> None:

@@ -17,6 +17,7 @@ from parquetry.project.model.layers import Layered, LayerValues, entry_name, his
 from parquetry.project.model.locations import LocationProblem, absolute, is_in_bucket, is_relative, joined
 from parquetry.project.model.resolved import Layer, ResolvedTable
 from parquetry.project.model.table_tests import table_test
+from parquetry.project.readers.effects import READERS_PATH
 from parquetry.project.validation.spec_file import SpecFile
 from parquetry.project.validation.template_syntax import is_template
 from parquetry.project.yaml.document import Node
@@ -27,9 +28,9 @@ from parquetry.runtime.spec.types import ColumnType
 _SECTIONS = ("sizing", "clustering", "retention", "files")
 _VERSION = "table_version"
 _LOCKS = "locks"
-_OF_TARGET = (_VERSION, _LOCKS)
-_FROM_DEFAULTS = (*_SECTIONS, *_OF_TARGET, "owner", "tags", "key_scope", "partitioning")
-_FROM_POLICY = (*_SECTIONS, *_OF_TARGET)
+_FROM_TARGET = (_VERSION, _LOCKS, READERS_PATH)
+_FROM_DEFAULTS = (*_SECTIONS, _VERSION, _LOCKS, "owner", "tags", "key_scope", "partitioning")
+_FROM_POLICY = (*_SECTIONS, _VERSION, _LOCKS)
 _FROM_OVERRIDES = ("sizing", "clustering", "retention", "tags")
 
 
@@ -178,6 +179,7 @@ def resolve(file: SpecFile, context: ResolutionContext) -> Resolution | None:
         moved_from=value.get("moved", {}).get("from"),
         policy=value.get("policy"),
         tags=tags,
+        readers=tuple(value.get(READERS_PATH, ())),
         settings=declared,
         origins=layered.origins(declared),
         history=partial(history, parts),
@@ -217,7 +219,7 @@ def _parts(
     else:
         parts.append(section(Layer.DEFAULTS, project, ("defaults",), _FROM_DEFAULTS))
         incomplete |= _below(project.incomplete, ("defaults",))
-        parts.append(section(Layer.TARGET, project, ("targets", context.target), _OF_TARGET))
+        parts.append(section(Layer.TARGET, project, ("targets", context.target), _FROM_TARGET))
     policy = file.value.get("policy")
     if policy is not None and policy not in context.policies:
         incomplete |= sections

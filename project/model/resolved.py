@@ -170,6 +170,7 @@ class ResolvedTable:
     the table and its files. ``tags`` are in the order of the layers; the spec's tags are sorted. ``location``
     is an absolute path or a bucket URI. ``location_declared`` is relative to the project's root if it is
     inside, so that it is equal in every checkout. ``moved_from`` is the table's name before a rename.
+    ``readers`` are the names of the readers that the table is declared for.
     """
 
     spec: TableSpec
@@ -179,6 +180,7 @@ class ResolvedTable:
     moved_from: str | None
     policy: str | None
     tags: tuple[str, ...]
+    readers: tuple[str, ...]
     settings: Mapping[str, Any] = field(repr=False)
     origins: Mapping[str, Origin] = field(repr=False)
     history: Callable[[], History] = field(repr=False, compare=False)

@@ -27,6 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SPARKS = {"3.5": "spark-3-5", "4.1": "spark-4-1"}
 """The groups of packages that are locked for them."""
 
+READERS = "readers"
+"""The group of ClickHouse and Daft, which read tables for the matrix of readers."""
+
 HUDI_JARS = {
     "1.0.2": "2c2ab65a11e91265e4b7346f954448c46df52d66fb72f52dad83767b621deae8",
     "0.15.0": "aab6ecdb5c65fcd20406b980b31ccec294fae95693de947d5778f0b3fb4e302a",
@@ -87,16 +90,25 @@ def cache_folder() -> Path:
 
 def spark_python(spark: str) -> Path:
     """The interpreter of the environment for a Spark of `SPARKS`; made when it is not there."""
-    name = f"spark-{spark}-python-{sys.version_info[0]}.{sys.version_info[1]}-{_digest(_lock(SPARKS[spark]))}"
+    return _environment(f"spark-{spark}", SPARKS[spark], f"Spark {spark}")
+
+
+def readers_python() -> Path:
+    """The interpreter of the environment of readers that stand beside no other; made when it is not there."""
+    return _environment(READERS, READERS, "readers")
+
+
+def _environment(name: str, group: str, what: str) -> Path:
+    name = f"{name}-python-{sys.version_info[0]}.{sys.version_info[1]}-{_digest(_lock(group))}"
     folder = cache_folder() / name
     with _only_one(name):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            _report(f"creating a virtual environment for Spark {spark}")
+            _report(f"creating a virtual environment for {what}")
             _run([sys.executable, "-m", "venv", str(folder)])
-            for group in ("build", SPARKS[spark]):
-                _report(f"installing the packages of locks/{group}.txt")
-                _install(folder / "bin" / "python", "-r", str(_lock(group)))
+            for each in ("build", group):
+                _report(f"installing the packages of locks/{each}.txt")
+                _install(folder / "bin" / "python", "-r", str(_lock(each)))
             (folder / "complete").touch()
     return folder / "bin" / "python"
 

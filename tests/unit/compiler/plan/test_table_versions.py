@@ -43,11 +43,15 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "effect"),
     [
-        (6, 9, "shuts out Athena, Redshift and Hudi before 1.1"),
-        (6, 8, "shuts out Athena, Redshift and Hudi before 1.0"),
-        (8, 9, "shuts out Hudi before 1.1"),
-        (9, 6, "opens the table to Athena, Redshift and Hudi before 1.1 again"),
-        (9, 8, "opens the table to Hudi before 1.1 again"),
+        (6, 9, "shuts out Athena, Daft, Hudi 0.15 on Spark, Hudi 1.0 on Spark, Redshift and Trino"),
+        (6, 8, "shuts out Athena, Daft, Hudi 0.15 on Spark, Redshift and Trino"),
+        (8, 9, "shuts out Hudi 1.0 on Spark"),
+        (
+            9,
+            6,
+            "opens the table to Athena, Daft, Hudi 0.15 on Spark, Hudi 1.0 on Spark, Redshift and Trino again",
+        ),
+        (9, 8, "opens the table to Hudi 1.0 on Spark again"),
     ],
 )
 def test_a_changed_version_is_a_class_of_its_own_and_says_whom_it_shuts_out(old, new, effect):
@@ -117,7 +121,7 @@ def test_a_table_is_upgraded_and_downgraded_by_plans(folder):
     assert (change.live, change.origin.partition(":")[0]) == (6, "tables/orders.yml")
     text = " ".join(PlanView().text(document, Paint(enabled=False)).split())
     assert "table_version: 6 -> 9" in text
-    assert "shuts out Athena, Redshift and Hudi before 1.1" in text
+    assert "shuts out Athena, Daft, Hudi 0.15 on Spark" in text
     assert "upgrades the table to its declared version, records the spec" in text
     assert "1 to another table version" in render_html(document)
     assert "shuts out Athena" in render_markdown(document, max_bytes=60_000)

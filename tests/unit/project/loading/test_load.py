@@ -758,17 +758,17 @@ default_target: dev
     root = write_project(tmp_path, {"parquetry.yml": head + targets, "tables/flights.yml": TABLE + limits})
     said = "sizing.small_file_limit (100MiB) is above sizing.max_file_size (64MiB)"
     (found,) = project.load(root).diagnostics
-    assert found.summary == f"with the overrides of targets 'test', 'prod': {said}"
+    assert found.summary == f"at targets 'test', 'prod': {said}"
     (chosen,) = project.load(root, target="prod", environment={}).diagnostics
-    assert chosen.summary == f"with the overrides of target 'prod': {said}"
+    assert chosen.summary == f"at target 'prod': {said}"
     assert project.load(root, target="dev", environment={}).diagnostics == ()
     broken = TABLE + limits.replace("100MiB", "300MiB")
     root = write_project(tmp_path, {"parquetry.yml": head + targets, "tables/flights.yml": broken})
-    plain, *others = sorted(str(one.summary) for one in project.load(root, target="dev").diagnostics)
+    *others, plain = sorted(str(one.summary) for one in project.load(root, target="dev").diagnostics)
     assert plain == "sizing.small_file_limit (300MiB) is above sizing.max_file_size (120MiB)"
     assert [one.partition(":")[0] for one in others] == [
-        "with the overrides of target 'spare'",
-        "with the overrides of targets 'test', 'prod'",
+        "at target 'spare'",
+        "at targets 'test', 'prod'",
     ]
 
 
@@ -803,10 +803,7 @@ default_target: dev
     }
     (found,) = project.load(write_project(tmp_path, files[place])).diagnostics
     said = "sizing.small_file_limit (100MiB) is above sizing.max_file_size (64MiB)"
-    assert (
-        str(found.summary).removeprefix("in table 'flights': ")
-        == f"with the overrides of target 'low': {said}"
-    )
+    assert str(found.summary).removeprefix("in table 'flights': ") == f"at target 'low': {said}"
 
 
 @pytest.mark.parametrize(("condition", "said"), [("source.op = 'D'", []), ("source.po = 'D'", ["PQ603"])])

@@ -1,0 +1,226 @@
+"""What declared readers make of a table with a given spec, by the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.message import Message
+from parquetry.project.readers.matrix import MatrixCell, Reader, ReaderResult, matrix
+from parquetry.runtime.spec.clustering import Trigger
+from parquetry.runtime.spec.meta_columns import MetaColumns
+from parquetry.runtime.spec.table_spec import DEFAULT_TABLE_VERSION, Operation, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Struct, parse_type
+
+READERS_PATH: Final = "readers"
+
+_ONE_VERSION: Final = (
+    "keep one version (retention.clean.keep_commits: null, keep_versions: 1), which leaves the time until "
+    "each clean has ended"
+)
+_OTHERWISE: Final = "read it with another reader of the matrix, such as parquetry's own"
+_OLD_FILES: Final = frozenset({"upserted", "clustered", "partition_deleted"})
+_OVERWRITES: Final = frozenset({Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE})
+_TIMES: Final = frozenset({"date", "timestamp"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trait:
+    """A property of a table that readers may fail at.
+
+    Attributes:
+        kind: The kind of tables in the matrix that have it.
+        path: The setting that causes it.
+        when: The circumstances in words.
+        remedy: What to do for a reader that fails at it.
+    """
+
+    kind: str
+    path: str
+    when: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """A trait of a table at which a reader fails."""
+
+    reader: Reader
+    trait: Trait
+    cell: MatrixCell
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if the reader returns wrong rows, False if it refuses."""
+        return self.cell.result is ReaderResult.WRONG
+
+    @property
+    def message(self) -> Message:
+        """What the reader does."""
+        reader, when, found = self.reader.title, self.trait.when, self.cell.detail or ""
+        if self.is_wrong:
+            return Message(
+                "{reader} returns wrong rows {when} ({found})", reader=reader, when=when, found=found
+            )
+        return Message(
+            "{reader} cannot read the table {when} ({found})", reader=reader, when=when, found=found
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        if self.trait.kind in _OLD_FILES and self.reader.lists_files:
+            return f"{self.trait.remedy}, or give it the files that `parquetry inspect --files` lists"
+        return self.trait.remedy
+
+
+def effects(spec: TableSpec, readers: Iterable[str], *, since: TableSpec | None = None) -> tuple[Effect, ...]:
+    """Return where readers fail at a table.
+
+    Args:
+        spec: The spec of the table.
+        readers: The names of readers of the matrix.
+        since: The spec before a change; then only what the change adds is returned.
+    """
+    before = set() if since is None else {trait.kind for trait in _traits(since)}
+    added = [trait for trait in _traits(spec) if trait.kind not in before]
+    if since is not None and _reads_differently(since, spec):
+        added.append(
+            Trait(
+                kind="evolved",
+                path="columns",
+                when="after a column was added or widened, while older files are there",
+                remedy=f"let a clustering rewrite the older files, or {_OTHERWISE}",
+            )
+        )
+    known = matrix().readers
+    return tuple(
+        Effect(reader=known[name], trait=trait, cell=cell)
+        for name in readers
+        for trait in added
+        if (cell := _fault(known[name], trait.kind)) is not None
+    )
+
+
+def _fault(reader: Reader, kind: str) -> MatrixCell | None:
+    """Return the cell of a reader that fails at a kind of tables, unless it fails so at all upserted ones."""
+    cell = reader.cells.get(kind)
+    if cell is None or cell.result is ReaderResult.RIGHT:
+        return None
+    return None if kind != "upserted" and cell == reader.cells.get("upserted") else cell
+
+
+def _traits(spec: TableSpec) -> Iterator[Trait]:
+    """Yield the traits of a table, by its spec."""
+    yield from _traits_of_files(spec)
+    yield from _traits_of_columns(spec)
+    if spec.files.encryption_key is not None:
+        yield Trait(
+            kind="encrypted",
+            path="files.encryption_key",
+            when="with encrypted files",
+            remedy="remove files.encryption_key, or read it with parquetry",
+        )
+    if spec.files.meta_columns is not MetaColumns.ALL:
+        yield Trait(
+            kind="without_meta_columns",
+            path="files.meta_columns",
+            when="without all meta columns",
+            remedy="use meta_columns: all",
+        )
+    if spec.table_version != DEFAULT_TABLE_VERSION:
+        yield Trait(
+            kind=f"version_{spec.table_version}",
+            path="table_version",
+            when=f"of version {spec.table_version}",
+            remedy=f"keep table_version: {DEFAULT_TABLE_VERSION}",
+        )
+
+
+def _traits_of_files(spec: TableSpec) -> Iterator[Trait]:
+    """Yield what old files beside the live ones, and their clean, mean for readers."""
+    if _keeps_one_version(spec.retention):
+        yield Trait(
+            kind="cleaned",
+            path="retention.clean.keep_versions",
+            when="after a clustering and its clean",
+            remedy="set clustering.trigger: off, or keep more than one version",
+        )
+        return
+    yield Trait(
+        kind="upserted",
+        path="retention.clean.keep_commits",
+        when="after an update, whose older versions of files stay until they are cleaned",
+        remedy=_ONE_VERSION,
+    )
+    if spec.clustering.trigger is not Trigger.OFF:
+        yield Trait(
+            kind="clustered",
+            path="clustering.trigger",
+            when="between a clustering and the clean of the files that it replaced",
+            remedy=f"set clustering.trigger: off, or {_ONE_VERSION}",
+        )
+    for source in spec.sources:
+        if source.operation in _OVERWRITES:
+            yield Trait(
+                kind="partition_deleted",
+                path=f"sources.{source.name}.operation",
+                when="between an overwrite and the clean of the files that it replaced",
+                remedy=f"use operation: upsert, or {_ONE_VERSION}",
+            )
+            break
+
+
+def _traits_of_columns(spec: TableSpec) -> Iterator[Trait]:
+    """Yield what the types of columns and the values of partitions mean for readers."""
+    found: dict[str, str] = {}
+    for column in spec.columns:
+        for kind in _kinds_of(parse_type(column.type)):
+            found.setdefault(kind, column.name)
+    words = {
+        "nested": "with structs, arrays or maps",
+        "decimals": "with decimals",
+        "before_1970": "with times before 1970",
+    }
+    for kind, column_name in found.items():
+        yield Trait(kind=kind, path=f"columns.{column_name}.type", when=words[kind], remedy=_OTHERWISE)
+    texts = {column.name for column in spec.columns if column.type == "string"}
+    if texts & {*spec.partition_by}:
+        yield Trait(
+            kind="special_partitions",
+            path="partition_by",
+            when="with special characters or null in the values of partitions",
+            remedy=f"keep the values plain, or {_OTHERWISE}",
+        )
+
+
+def _kinds_of(column_type: ColumnType) -> Iterator[str]:
+    """Yield the kinds of tables in the matrix with which a type is tried, at any depth."""
+    match column_type:
+        case Struct():
+            yield "nested"
+            for field in column_type.fields:
+                yield from _kinds_of(field.type)
+        case Array():
+            yield "nested"
+            yield from _kinds_of(column_type.element)
+        case Map():
+            yield "nested"
+            yield from _kinds_of(column_type.value)
+        case Decimal():
+            yield "decimals"
+        case _ if str(column_type) in _TIMES:
+            yield "before_1970"
+
+
+def _keeps_one_version(retention: RetentionPolicy) -> bool:
+    """Return whether each write deletes the files that it replaces as soon as it is committed."""
+    others = (retention.keep_commits, retention.max_age_seconds)
+    return retention.keep_versions == 1 and others == (None, None)
+
+
+def _reads_differently(old: TableSpec, new: TableSpec) -> bool:
+    """Return whether files of the old spec lack a column of the new one or hold another type."""
+    before = {column.name: column.type for column in old.columns}
+    return any(before.get(column.name) != column.type for column in new.columns)

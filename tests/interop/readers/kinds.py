@@ -1,0 +1,197 @@
+"""The tables of the matrix of readers: how each kind is made, and the rows that it must return."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.spec.meta_columns import MetaColumns
+from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, TableSpec
+from tests.support.arrow_writer import ArrowWriter
+
+KEY_VARIABLE = "PARQUETRY_TEST_READERS_KEY"
+_KEY = "000102030405060708090a0b0c0d0e0f"
+PLACES = ("oslo", "bergen")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeTable:
+    """A table on disk, its rows, and the references to the keys of its files."""
+
+    path: Path
+    rows: pa.Table
+    keys: tuple[str, ...] = ()
+
+
+def make(kind: str, folder: Path) -> MadeTable:
+    """Make the table of a kind below a folder."""
+    path = folder / kind
+    with the_key():
+        table = KINDS[kind](path)
+    return MadeTable(path=path, rows=table.expected(), keys=table.spec.files.keys)
+
+
+@contextmanager
+def the_key() -> Iterator[None]:
+    """Have the key of encrypted tables in the environment."""
+    with mock.patch.dict(os.environ, {KEY_VARIABLE: _KEY}):
+        yield
+
+
+def _table(
+    path: Path, *columns: Column, files: FilesPolicy | None = None, version: int = 6, clustered: bool = False
+) -> ArrowWriter:
+    """A new table with the key ``id``, the partition column ``place`` and the column ``v``."""
+    section = ClusteringSpec(execution=ExecutionPolicy(strategy="sort", columns=("v",)))
+    return ArrowWriter(
+        path,
+        TableSpec(
+            name="orders",
+            columns=(
+                Column(name="id", type="string", nullable=False),
+                Column(name="v", type="bigint"),
+                *columns,
+                Column(name="place", type="string"),
+            ),
+            record_key=("id",),
+            partition_by=("place",),
+            files=files or FilesPolicy(),
+            table_version=version,
+            extra=Extra(clustering=section) if clustered else Extra(),
+        ),
+    )
+
+
+def _rows(first: int, end: int, *, add: int = 0, **values: Any) -> list[Mapping[str, Any]]:
+    return [{"id": f"k{n}", "v": n + add, "place": PLACES[n % 2], **values} for n in range(first, end)]
+
+
+def _plain(path: Path, **settings: Any) -> ArrowWriter:
+    table = _table(path, **settings)
+    table.insert(_rows(0, 8))
+    return table
+
+
+def _upserted(path: Path, **settings: Any) -> ArrowWriter:
+    """The versions of files before an upsert still lie beside the newest ones."""
+    table = _plain(path, **settings)
+    table.upsert(_rows(0, 3, add=100))
+    table.upsert(_rows(6, 10, add=100))
+    return table
+
+
+def _clustered(path: Path) -> ArrowWriter:
+    """The files that a clustering replaced still lie beside the new ones."""
+    table = _plain(path, clustered=True)
+    table.insert(_rows(8, 16))
+    table.cluster()
+    return table
+
+
+def _cleaned(path: Path) -> ArrowWriter:
+    table = _clustered(path)
+    table.clean()
+    return table
+
+
+def _partition_deleted(path: Path) -> ArrowWriter:
+    table = _plain(path)
+    table.delete_partition("bergen")
+    return table
+
+
+def _evolved(path: Path) -> ArrowWriter:
+    """Old files lack a column, and another one is narrower in them. They come first in the order of paths."""
+    table = _table(path, Column(name="count", type="int"))
+    table.insert([{**row, "place": min(PLACES)} for row in _rows(0, 8, count=1)])
+    key, value, count, place = table.spec.columns
+    table.apply(
+        columns=(key, value, replace(count, type="bigint"), place, Column(name="note", type="string"))
+    )
+    table.insert([{**row, "place": max(PLACES)} for row in _rows(8, 12, count=2**40, note="new")])
+    return table
+
+
+def _of_version_8(path: Path) -> ArrowWriter:
+    """A downgraded table: no new one can have this version."""
+    table = _upserted(path, version=9)
+    table.apply(table_version=8)
+    return table
+
+
+def _nested(path: Path) -> ArrowWriter:
+    """Structs, arrays and maps, also empty and null, and null elements of arrays."""
+    kinds = {"part": "struct<a:int,b:array<string>>", "many": "array<bigint>", "named": "map<string,double>"}
+    table = _table(path, *(Column(name=name, type=kind) for name, kind in kinds.items()))
+    some: list[dict[str, Any]] = [
+        {"part": {"a": 1, "b": ["x", None]}, "many": [1, None, 3], "named": [("a", 0.5), ("b", None)]},
+        {"part": {"a": None, "b": []}, "many": [], "named": []},
+        {"part": None, "many": None, "named": None},
+    ]
+    table.insert([{**row, **some[number % 3]} for number, row in enumerate(_rows(0, 6))])
+    return table
+
+
+def _decimals(path: Path) -> ArrowWriter:
+    """Decimals of 4, 8 and 16 bytes."""
+    kinds = {"small": "decimal(7,2)", "middle": "decimal(18,4)", "large": "decimal(38,10)"}
+    table = _table(path, *(Column(name=name, type=kind) for name, kind in kinds.items()))
+    some: list[dict[str, Any]] = [
+        {
+            "small": Decimal("-99999.99"),
+            "middle": Decimal("0.0001"),
+            "large": Decimal("1e27") + Decimal("1e-10"),
+        },
+        {"small": Decimal("0.10"), "middle": Decimal("-12345678901234.5678"), "large": Decimal("-1e-10")},
+        {"small": None, "middle": None, "large": None},
+    ]
+    table.insert([{**row, **some[number % 3]} for number, row in enumerate(_rows(0, 6))])
+    return table
+
+
+def _ancient(path: Path) -> ArrowWriter:
+    """Times and dates before 1970, with microseconds, also before the Gregorian calendar."""
+    table = _table(path, Column(name="at", type="timestamp"), Column(name="day", type="date"))
+    times = [(1969, 12, 31, 23, 59, 59, 999_999), (1883, 11, 18, 12, 3, 58, 1), (1500, 2, 28, 0, 0, 0, 5)]
+    some = [
+        {"at": dt.datetime(*time, tzinfo=dt.UTC), "day": dt.date(*time[:3])}  # type: ignore[misc,arg-type]
+        for time in times
+    ]
+    table.insert([{**row, **some[number % 3]} for number, row in enumerate(_rows(0, 6))])
+    return table
+
+
+def _special(path: Path) -> ArrowWriter:
+    """Values of partitions with characters that paths escape, an empty one and null."""
+    table = _table(path)
+    values = ("a b", "x/y", "50%", "q?#&=+", "Ω", "it's", None)
+    table.insert([{"id": f"k{n}", "v": n, "place": value} for n, value in enumerate(values)])
+    return table
+
+
+KINDS: Mapping[str, Callable[[Path], ArrowWriter]] = {
+    "plain": _plain,
+    "upserted": _upserted,
+    "clustered": _clustered,
+    "cleaned": _cleaned,
+    "partition_deleted": _partition_deleted,
+    "evolved": _evolved,
+    "nested": _nested,
+    "decimals": _decimals,
+    "before_1970": _ancient,
+    "special_partitions": _special,
+    "encrypted": lambda path: _plain(path, files=FilesPolicy(encryption_key=f"env:{KEY_VARIABLE}")),
+    "without_meta_columns": lambda path: _upserted(path, files=FilesPolicy(meta_columns=MetaColumns.NONE)),
+    "version_8": _of_version_8,
+    "version_9": lambda path: _upserted(path, version=9),
+}
