@@ -49,6 +49,10 @@ class UnsavedResultsError(ParquetryError):
     """A run ended, but its results could not be written. The message names the file."""
 
 
+class MissingPackageError(ParquetryError):
+    """A command needs a package that only an extra of parquetry installs."""
+
+
 class BlockedPlanError(ParquetryError):
     """The plan contains changes that must not be applied."""
 

@@ -25,7 +25,31 @@ MOVED: Mapping[int, str] = {
 """Decisions that only explained an implementation, and the page or module that has their reasons now."""
 
 UNUSED = frozenset(
-    {37, 39, 40, 45, 48, 51, 95, 109, 123, 128, 129, 131, 132, 133, 136, 144, 150, 157, 159, 160, 161}
+    {
+        37,
+        39,
+        40,
+        45,
+        48,
+        51,
+        95,
+        109,
+        123,
+        128,
+        129,
+        131,
+        132,
+        133,
+        136,
+        144,
+        150,
+        157,
+        159,
+        160,
+        161,
+        163,
+        164,
+    }
 )
 """Numbers that no decision of this repository ever had."""
 

@@ -164,7 +164,7 @@ def _figures(
         budget_bytes=budget_bytes,
         choose=None if sample is None else sample.choose,
     )
-    debt = _debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes)
+    debt = measured_debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes)
     reads = _reads(queries, statistics, clustering, after, sample)
     past = completed_clusterings(handle, timeline)
     work = debt_work(past, after, clustering, reads.sampled_bytes)
@@ -260,10 +260,10 @@ def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> M
     slices = view.all_slices()
     statistics = {} if spec.clustering.trigger is Trigger.OFF else look_up(handle.store, slices)
     clustering = clustering_due(handle, timeline, slices, statistics, spec, budget_bytes=budget_bytes)
-    return _debt(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
+    return measured_debt(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
 
 
-def _debt(
+def measured_debt(
     handle: TableHandle,
     view: FileSystemView,
     slices: Sequence[FileSlice],
@@ -363,6 +363,19 @@ def overlap_depths(
         else:
             bounds[part.partition].append((found.minimum, found.maximum))
     return {partition: overlap_depth(ranges) for partition, ranges in bounds.items()}
+
+
+def reads_by_statistics(
+    statistics: Mapping[str, FileStatistics], clustering: Debt, spec: TableSpec
+) -> tuple[QueryFigures, ...]:
+    """Return what each declared query reads now and once the debt is paid, without reading rows.
+
+    Args:
+        statistics: The statistics of all live files by path.
+        clustering: The files that clustering would rewrite.
+        spec: The spec with the queries.
+    """
+    return _reads(DeclaredQueries.of(spec), statistics, clustering, spec, None).queries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

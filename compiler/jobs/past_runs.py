@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.workspace.run_results import RESULTS, RUNS, STARTED, recorded_runs
+from parquetry.compiler.workspace.run_results import RESULTS, RUNS, STARTED, LastRun, recorded_runs
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import UsageError
 from parquetry.runtime.commit.owner import Owner
@@ -76,6 +76,27 @@ def past_runs(root: Path, *, most: int) -> tuple[PastRun, ...]:
     """
     project_folder = ConfinedFolder(root)
     return tuple(_read_run(project_folder, run_id) for run_id in recorded_runs(project_folder)[:most])
+
+
+def last_runs(root: Path, *, target: str, tables: Iterable[str]) -> dict[str, LastRun]:
+    """Return the newest run of each table at a target; tables without a recorded run are left out.
+
+    Raises:
+        LinkInTheWayError: If a link lies in the way of the records.
+    """
+    project_folder, found = ConfinedFolder(root), {}
+    missing = set(tables)
+    for run_id in recorded_runs(project_folder):
+        if not missing:
+            break
+        run = _read_run(project_folder, run_id)
+        if run.target != target:
+            continue
+        for table in missing & {job.table for job in run.jobs}:
+            succeeded = all(job.error is None for job in run.jobs if job.table == table)
+            found[table] = LastRun(started_ms=run.started_ms, succeeded=succeeded)
+        missing -= found.keys()
+    return found
 
 
 def past_run(root: Path, run_id: str) -> PastRun:

@@ -53,6 +53,7 @@ _EXTRAS = {
     "s3fs": ("s3fs", "s3fs", "tables and sources on S3"),
     "gcsfs": ("gcsfs", "gcsfs", "tables and sources on Google Cloud Storage"),
     "cryptography": ("cryptography", "cryptography", "encrypted tables"),
+    "prometheus-client": ("prometheus_client", "prometheus-client", "metrics as text"),
     "grpcio": ("grpc", "pyspark[connect]", "sessions of Spark Connect"),
 }
 """For each optional package: its module, the pip requirement that installs it, and its purpose.

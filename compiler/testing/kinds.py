@@ -139,7 +139,7 @@ def _write_amplification(scope: Scope, test: TableTest) -> Iterator[Measure]:
     """Divide the bytes that the newest commits wrote by the bytes of rows that arrived in them."""
     timeline = scope.table.timeline
     times = [write.time for write in timeline.completed_writes[-test.arguments["commits"] :]]
-    commits = map_each(times, timeline.commit_metadata)
+    commits = timeline.commits(times)
     written = sum(stat.file_size_bytes for commit in commits for stat in commit.all_stats())
     arrived = sum(map(_arrived_bytes, commits))
     if written and not arrived:

@@ -76,18 +76,34 @@ class UnmeasurableError(ParquetryError):
 class LiveTable:
     """A table with the spec that its tests are declared with; values are read once and kept."""
 
-    def __init__(self, handle: TableHandle, spec: TableSpec, tests: Sequence[TableTest]) -> None:
-        """Read nothing yet; ``tests`` are those that will be measured."""
+    def __init__(
+        self,
+        handle: TableHandle,
+        spec: TableSpec,
+        tests: Sequence[TableTest],
+        *,
+        timeline: Timeline | None = None,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            handle: The table.
+            spec: The spec that the tests are declared with.
+            tests: The tests that will be measured.
+            timeline: The timeline, or None to read it at the first test.
+
+        """
         self.handle = handle
         self.spec = spec
         self.now_ms = handle.store.now_ms()
         self.types: Types = column_types(spec.columns)
         self.tests = tests
+        self._timeline = timeline
 
     @OnceProperty
     def timeline(self) -> Timeline:
         """Return the timeline at the time of the first test."""
-        return self.handle.timeline()
+        return self._timeline or self.handle.timeline()
 
     @OnceProperty
     def view(self) -> FileSystemView:

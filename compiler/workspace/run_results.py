@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,14 @@ STARTED: Final = "run.json"
 
 KEPT_RUNS: Final = 100
 """The number of runs that are kept with their logs. The start of another run deletes the oldest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """The newest recorded run with jobs of a table, and whether all of these jobs succeeded."""
+
+    started_ms: int
+    succeeded: bool
 
 
 @contextmanager

@@ -5,7 +5,7 @@ Source: HoodieActiveTimeline, TimelineLayout V1 and ClusteringUtils of Hudi 0.15
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -188,6 +188,14 @@ class Timeline:
         metadata = self._parse_commit(instant)
         self._contents[instant.file_name] = metadata
         return metadata
+
+    def commits(self, times: Sequence[str]) -> list[CommitMetadata]:
+        """Return the contents of completed writes; those that are not in memory are read in parallel.
+
+        Errors are those of :meth:`commit_metadata`.
+        """
+        map_each([time for time in times if not self.is_cached(time)], self.commit_metadata)
+        return [self.commit_metadata(time) for time in times]
 
     def is_cached(self, time: str) -> bool:
         """Return whether the content of the completed write of that time is in memory."""

@@ -34,7 +34,7 @@ _AVRO_DATA_BLOCK: Final = 3
 _DATA_BLOCK_VERSION: Final = 3
 _SCHEMA_HEADER: Final = 2
 
-_FILE_NAME = re.compile(r"\.commits_\.archive\.(\d+)(?:_.*)?")
+FILE_NAME = re.compile(r"\.commits_\.archive\.(\d+)(?:_.*)?")
 
 
 ChangeEntry = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -276,7 +276,7 @@ def _encode_record(schema: Any, entry: Mapping[str, Any]) -> bytes:
 
 def _log_paths(store: ObjectStore, folder: str) -> dict[int, str]:
     """Return the path of each log file by its number."""
-    names = ((info.path, _FILE_NAME.fullmatch(info.path.rpartition("/")[2])) for info in store.list(folder))
+    names = ((info.path, FILE_NAME.fullmatch(info.path.rpartition("/")[2])) for info in store.list(folder))
     return {int(match[1]): path for path, match in names if match}
 
 

@@ -7,6 +7,7 @@ HoodieTimelineArchiver and IncrementalQueryAnalyzer of Hudi 1.2.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,6 +49,7 @@ class TimelineLayout(ABC):
     NUMBER: ClassVar[int]
     NAMES: ClassVar[StateFileNames]
     HAS_COMPLETION_TIMES: ClassVar[bool]
+    ARCHIVE_FILE: ClassVar[re.Pattern[str]]
 
     archive_folder: str
     timezone: Timezone
@@ -129,6 +131,20 @@ class TimelineLayout(ABC):
         Those up to the position ``after`` may be missing.
         """
 
+    def newest_archive_ms(self, store: ObjectStore) -> int | None:
+        """Return when the newest file of the archive was written, or None if there is none.
+
+        This lists the archive folder and reads no file.
+        """
+        return max(
+            (
+                info.modified_ms
+                for info in store.list(self.archive_folder)
+                if self.ARCHIVE_FILE.fullmatch(info.path.rpartition("/")[2])
+            ),
+            default=None,
+        )
+
     @abstractmethod
     def archived(self, store: ObjectStore) -> Iterator[ArchivedFile]:
         """Yield the archived instants, one file after the other, the newest file first.
@@ -168,6 +184,7 @@ class _Layout1(TimelineLayout):
     NUMBER = 1
     NAMES = NAMES_OF_LAYOUT_1
     HAS_COMPLETION_TIMES = False
+    ARCHIVE_FILE = archive_log.FILE_NAME
     __slots__ = ()
 
     @classmethod
@@ -242,6 +259,7 @@ class _Layout2(TimelineLayout):
     NUMBER = 2
     NAMES = NAMES_OF_LAYOUT_2
     HAS_COMPLETION_TIMES = True
+    ARCHIVE_FILE = lsm_history.FILE_NAME
     __slots__ = ()
 
     @classmethod

@@ -40,7 +40,7 @@ from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, S
 _VERSION_NAME: Final = "_version_"
 _VERSION_TEXT = re.compile(rb"[0-9]{1,9}")
 _MANIFEST_NAME = re.compile(r"manifest_([0-9]{1,9})")
-_FILE_NAME = re.compile(r"([0-9]{1,20})_([0-9]{1,20})_[0-9]\.parquet")
+FILE_NAME = re.compile(r"([0-9]{1,20})_([0-9]{1,20})_[0-9]\.parquet")
 _KEPT_MANIFESTS: Final = 3
 """The number of newest manifests that stay, as in Hudi: readers may still use the older ones of them."""
 
@@ -398,7 +398,7 @@ def _read_manifest(store: ObjectStore, folder: str, number: int) -> tuple[Histor
 def _listed_file(member: Any, place: str) -> HistoryFile:
     if isinstance(member, dict):
         name, size_bytes = member.get("fileName"), member.get("fileLen", 0)
-        if isinstance(name, str) and _FILE_NAME.fullmatch(name) and isinstance(size_bytes, int):
+        if isinstance(name, str) and FILE_NAME.fullmatch(name) and isinstance(size_bytes, int):
             return HistoryFile(name=name, size_bytes=size_bytes)
     raise CorruptTableError(
         "{place}: it lists something other than files of an archive; restore it from a copy", place=place

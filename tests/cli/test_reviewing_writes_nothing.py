@@ -46,6 +46,7 @@ LOOKING = [
     ("diff", "--base", "HEAD"),
     ("drift",),
     ("inspect", "events"),
+    ("metrics",),
     ("head", "events"),
     ("timeline", "events"),
     ("history", "events"),

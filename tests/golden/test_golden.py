@@ -23,7 +23,7 @@ from tests.support.github_server import TOKEN, local_github
 HERE = Path(__file__).parent
 CASES = sorted(path.parent.name for path in HERE.glob("*/script"))
 WIDTH = 80
-FOR_PROGRAMS = {"validate", "fmt", "schema"}
+FOR_PROGRAMS = {"validate", "fmt", "schema", "metrics"}
 GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
 _VARYING = (
     (re.compile(r"sha256:[0-9a-f]{64}"), "sha256:<digest>"),

@@ -13,7 +13,7 @@ from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.yaml.folder import PROJECT_FILE
 
 
-def save(file: Path, text: str, *, option: str, project: Path) -> None:
+def save(file: Path, text: str, *, option: str, project: Path, at_once: bool = False) -> None:
     """Write a document to the file that ``option`` names, and create its folders.
 
     Links are followed where the user chose the path, but not in the project and its repository, where others
@@ -24,6 +24,8 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
         text: The document.
         option: The option that names the file, for errors.
         project: The project's directory.
+        at_once: Replace a file outside of the project by a complete new one, also in the eyes of a program
+            that reads it meanwhile. A link is then not followed but refused, and so is a special file.
 
     Raises:
         LinkInTheWayError: A link is on the way to a file in the project or its repository. click.UsageError:
@@ -49,6 +51,9 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
             own.write(path, text)
             return
         file.parent.mkdir(parents=True, exist_ok=True)
+        if at_once:
+            ConfinedFolder(file.parent.resolve()).write(file.name, text)
+            return
         with os.fdopen(os.open(file, flags, 0o666), "w", encoding="utf-8") as opened:
             opened.write(text)
     except OSError as error:

@@ -81,14 +81,19 @@ def throughput(handle: TableHandle, timeline: Timeline) -> float | None:
 
     Before the first clustering, all writes count.
     """
-    return bytes_per_second(completed_clusterings(handle, timeline)) or bytes_per_second(
+    clustered = bytes_per_second(completed_clusterings(handle, timeline))
+    if clustered:
+        return clustered
+    writes = timeline.completed_writes[-MOST_CLUSTERINGS:]
+    commits = timeline.commits([write.time for write in writes])
+    return bytes_per_second(
         CompletedClustering(
             instant=write.time,
-            written_bytes=_written_bytes(timeline, write),
+            written_bytes=sum(stat.file_size_bytes for stat in commit.all_stats()),
             seconds=_seconds(handle, timeline, write),
             queries=(),
         )
-        for write in timeline.completed_writes[-MOST_CLUSTERINGS:]
+        for write, commit in zip(writes, commits, strict=True)
     )
 
 
@@ -96,10 +101,6 @@ def bytes_per_second(past: Iterable[CompletedClustering]) -> float | None:
     """Return the median throughput in bytes per second, or None without clusterings of known duration."""
     rates = [one.written_bytes / one.seconds for one in past if one.seconds and one.written_bytes]
     return median(rates) if rates else None
-
-
-def _written_bytes(timeline: Timeline, write: Instant) -> int:
-    return sum(stat.file_size_bytes for stat in timeline.commit_metadata(write.time).all_stats())
 
 
 def _seconds(handle: TableHandle, timeline: Timeline, write: Instant) -> float | None:

@@ -1,0 +1,345 @@
+"""The condition of each table of a project: its files, its debt and its cadence, in one reading.
+
+The figures are those of layout tests (:mod:`parquetry.compiler.testing.kinds`) and of plans
+(:mod:`parquetry.compiler.evidence.figures`). No rows are read and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from parquetry.compiler.evidence.figures import measured_debt, memory_turn, reads_by_statistics
+from parquetry.compiler.evidence.model import DueFigures, QueryFigures
+from parquetry.compiler.testing.kinds import KINDS, Measure
+from parquetry.compiler.testing.live_table import LiveTable, Scope, UnmeasurableError
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.compiler.workspace.run_results import LastRun
+from parquetry.errors import ParquetryError
+from parquetry.message import Text
+from parquetry.project import ResolvedTable
+from parquetry.project.model.table_tests import ERROR, ITSELF
+from parquetry.runtime.clustering.plan.history import (
+    ForecastErrorSummary,
+    completed_clusterings,
+    forecast_error,
+)
+from parquetry.runtime.clustering.plan.survey import last_clustering
+from parquetry.runtime.clustering.rewrite.strategies import are_allowed
+from parquetry.runtime.errors import (
+    CorruptTableError,
+    ForeignTableError,
+    KeyUnavailableError,
+    StaleTimelineError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.masking import cleared
+from parquetry.runtime.spec.table_spec import TableSpec, TableTest
+from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.handle import TableHandle, open_table
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.instant import Action, State, parse_instant_ms
+from parquetry.runtime.timeline.rereading import retry_stale
+
+PERCENTILES: Final = (0, 25, 50, 75, 90, 100)
+"""The percentiles of file sizes that are measured; 0 is the smallest file and 100 the largest."""
+
+AMPLIFICATION_COMMITS: Final = 10
+"""The number of newest commits over which write amplification is measured."""
+
+
+class Unreadable(StrEnum):
+    """The classes of reasons why a table has no figures."""
+
+    NOT_APPLIED = "not_applied"
+    FOREIGN = "foreign"
+    CORRUPT = "corrupt"
+    UNSUPPORTED = "unsupported"
+    KEY = "key"
+    BUSY = "busy"
+    STORAGE = "storage"
+    OTHER = "other"
+
+
+_CLASSES: Final[tuple[tuple[type[ParquetryError], Unreadable], ...]] = (
+    (TableNotFoundError, Unreadable.NOT_APPLIED),
+    (ForeignTableError, Unreadable.FOREIGN),
+    (CorruptTableError, Unreadable.CORRUPT),
+    (UnsupportedTableError, Unreadable.UNSUPPORTED),
+    (KeyUnavailableError, Unreadable.KEY),
+    (StaleTimelineError, Unreadable.BUSY),
+    (StorageError, Unreadable.STORAGE),
+)
+"""The class of each kind of error; the first that fits applies."""
+
+
+class UnreadableTablesError(ParquetryError):
+    """Some tables could not be read; the others were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class UnreadTable(Brief):
+    """A table that could not be read: the class of the reason, and the reason itself."""
+
+    table: str
+    reason: Unreadable
+    message: Text
+    last_run: LastRun | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TableCondition(Brief):
+    """A table as of its newest completed write. Figures that cannot be measured are None.
+
+    Times are in milliseconds since 1970 (UTC), and None for what the active timeline does not have.
+
+    Attributes:
+        table: The name in the project.
+        now_ms: The time of the reading, by the clock of the store.
+        spec: The applied spec with the live columns.
+        files: The number of live files.
+        small_files: The number of small ones.
+        size_bytes: The bytes of the live files.
+        rows: Their rows.
+        file_size_bytes: The file size at each of :data:`PERCENTILES`; empty without files.
+        partitions: The number of partitions with live files.
+        fullest_files: The number of files of the partition with the most files.
+        fullest_bytes: The bytes of that partition.
+        skew: The largest partition divided by the median one; None if there is a single one.
+        file_versions: The largest number of versions of a file.
+        overlap_depth: The largest overlap depth of a clustering column.
+        debt: The work that is due under the applied spec, None if none is applied.
+        oldest_due_ms: The oldest file that is due for clustering, None if none is.
+        queries: What each declared query reads now, and will read once the debt is paid.
+        orphans: The number of data files that no commit names.
+        drifts: The number of changes of other programs and of damaged files; None if it was not asked for.
+        write_amplification: Written bytes divided by bytes of rows that arrived.
+        forecast_error: The error of past forecasts.
+        commits: The number of completed writes on the active timeline.
+        commits_since_clean: The number of those since the last clean.
+        last_commit_ms: The newest write that is not a clustering.
+        last_clean_ms: The newest clean.
+        last_archive_ms: The newest archival.
+        last_clustering_ms: The newest clustering.
+        savepoints_ms: The time of each savepoint, oldest first.
+        last_run: The newest recorded run of the table.
+    """
+
+    table: str
+    now_ms: int
+    spec: TableSpec
+    files: int
+    small_files: int
+    size_bytes: int
+    rows: int
+    file_size_bytes: Mapping[int, int]
+    partitions: int
+    fullest_files: int
+    fullest_bytes: int
+    skew: float | None
+    file_versions: int
+    overlap_depth: int | None
+    debt: DueFigures | None
+    oldest_due_ms: int | None
+    queries: tuple[QueryFigures, ...]
+    orphans: int
+    drifts: int | None
+    write_amplification: float | None
+    forecast_error: ForecastErrorSummary | None
+    commits: int
+    commits_since_clean: int
+    last_commit_ms: int | None
+    last_clean_ms: int | None
+    last_archive_ms: int | None
+    last_clustering_ms: int | None
+    savepoints_ms: tuple[int, ...]
+    last_run: LastRun | None = None
+
+    @property
+    def excess_bytes(self) -> float:
+        """The bytes that the declared queries read because of the debt, a day or each once.
+
+        Each query counts with its weight and, if it is declared, the number of its runs a day.
+        """
+        declared = {query.name: query for query in self.spec.extra.queries}
+        return sum(
+            declared[one.query].weight
+            * (declared[one.query].runs_per_day or 1)
+            * max(one.now.data_bytes - one.expected.data_bytes, 0)
+            for one in self.queries
+        )
+
+
+LakeTable: TypeAlias = TableCondition | UnreadTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lake:
+    """The selected tables of a project at a target."""
+
+    project: str
+    target: str
+    tables: tuple[LakeTable, ...] = field(default=())
+
+
+def read_lake(workspace: Workspace, *, last_runs: Mapping[str, LastRun], drift: bool = False) -> Lake:
+    """Return the condition of the selected tables. Tables are read in parallel.
+
+    A table that cannot be read does not stop the others. Personal values are masked.
+
+    Args:
+        workspace: The project with its selected tables.
+        last_runs: The newest recorded run of each table.
+        drift: Also look for changes of other programs, which reads every commit of the active timelines.
+
+    """
+
+    def read(table: ResolvedTable) -> LakeTable:
+        last_run = last_runs.get(table.name)
+        try:
+            handle = open_table(workspace.store(table), owner=workspace.owner, declared=table.spec)
+            with handle.failures_masked():
+                return read_table(handle, table=table.name, last_run=last_run, drift=drift)
+        except ParquetryError as error:
+            if isinstance(error, TableNotFoundError):
+                error = workspace.unapplied_error(table)
+                reason = Unreadable.NOT_APPLIED
+            else:
+                reason = _class_of(error)
+            unread = UnreadTable(table=table.name, reason=reason, message=error.message, last_run=last_run)
+            return cleared(unread, table.spec, location=table.location)
+
+    project = workspace.project
+    return Lake(
+        project=project.name, target=project.target.name, tables=tuple(map_each(workspace.tables, read))
+    )
+
+
+def _class_of(error: ParquetryError) -> Unreadable:
+    return next((found for kind, found in _CLASSES if isinstance(error, kind)), Unreadable.OTHER)
+
+
+@retry_stale
+def read_table(
+    handle: TableHandle, *, table: str, last_run: LastRun | None = None, drift: bool = False
+) -> TableCondition:
+    """Return the condition of an open table; arguments are as in :func:`read_lake`.
+
+    Raises:
+        CorruptTableError: if the statistics of a live file are missing and it cannot be read.
+
+    """
+    timeline = handle.timeline()
+    spec = handle.effective_spec(timeline)
+    live = LiveTable(handle, spec, _tests(spec), timeline=timeline)
+    with memory_turn(len(live.slices)):
+        return _condition(live, table=table, last_run=last_run, drift=drift)
+
+
+def _tests(spec: TableSpec) -> tuple[TableTest, ...]:
+    """Return the tests whose measurements need statistics of columns."""
+    columns = spec.clustering.execution.columns
+    return (
+        TableTest(kind="clustering_debt", arguments={}, severity=ERROR),
+        *(
+            TableTest(kind="max_overlap_depth", arguments={"column": column}, severity=ERROR)
+            for column in columns
+        ),
+    )
+
+
+def _condition(live: LiveTable, *, table: str, last_run: LastRun | None, drift: bool) -> TableCondition:
+    """Return the condition of a table; each part of it is read once."""
+    handle, spec, timeline, slices = live.handle, live.spec, live.timeline, live.slices
+    scope = Scope(table=live, partitions=None)
+    is_governed = handle.applied is not None and are_allowed(spec.clustering, handle.store.allowed)
+    files = Counter(part.partition for part in slices)
+    sizes: Counter[str] = Counter()
+    for part in slices:
+        sizes[part.partition] += part.size_bytes
+    fullest = max(sorted(files), key=files.__getitem__, default="")
+    depths = (
+        _value(scope, "max_overlap_depth", {"column": column}, limit="value")
+        for column in spec.clustering.execution.columns
+    )
+    cleans = timeline.of(Action.CLEAN, state=State.COMPLETED)
+    last_clean = cleans[-1].time if cleans else ""
+    age = _value(scope, "max_commit_age")
+    due_age = _value(scope, "clustering_debt", limit="max_age") if is_governed else None
+    return TableCondition(
+        table=table,
+        now_ms=live.now_ms,
+        spec=spec,
+        files=len(slices),
+        small_files=_count(scope, "max_small_files"),
+        size_bytes=sizes.total(),
+        rows=scope.rows(slices),
+        file_size_bytes={
+            percentile: int(size)
+            for percentile in PERCENTILES
+            if (size := _value(scope, "file_size", {"percentile": percentile}, limit="min")) is not None
+        },
+        partitions=len(files),
+        fullest_files=files[fullest],
+        fullest_bytes=sizes[fullest],
+        skew=_value(scope, "max_skew"),
+        file_versions=_count(scope, "max_file_versions"),
+        overlap_depth=max((int(depth) for depth in depths if depth is not None), default=None),
+        debt=measured_debt(handle, live.view, slices, live.debt, spec, budget_bytes=0).figures
+        if is_governed
+        else None,
+        oldest_due_ms=live.now_ms - round(due_age * 1000) if due_age else None,
+        queries=reads_by_statistics(live.statistics, live.debt, spec) if is_governed else (),
+        orphans=_count(scope, "max_orphans"),
+        drifts=_count(scope, "max_drift") if drift and handle.applied is not None else None,
+        write_amplification=_value(
+            scope, "write_amplification", {"commits": AMPLIFICATION_COMMITS}, limit="max"
+        ),
+        forecast_error=forecast_error(completed_clusterings(handle, timeline)),
+        commits=len(timeline.completed_writes),
+        commits_since_clean=sum(write.time > last_clean for write in timeline.completed_writes),
+        last_commit_ms=None if age is None else live.now_ms - round(age * 1000),
+        last_clean_ms=_time_ms(handle, last_clean),
+        last_archive_ms=timeline.layout.newest_archive_ms(handle.store),
+        last_clustering_ms=_time_ms(handle, last_clustering(timeline)),
+        savepoints_ms=_savepoints_ms(timeline),
+        last_run=last_run,
+    )
+
+
+def _measures(scope: Scope, kind: str, arguments: Any) -> list[Measure]:
+    """Return what the tests of a kind measure, or nothing if it cannot be known."""
+    try:
+        return list(KINDS[kind](scope, TableTest(kind=kind, arguments=arguments, severity=ERROR)))
+    except UnmeasurableError:
+        return []
+
+
+def _value(scope: Scope, kind: str, arguments: Any = None, *, limit: str = ITSELF) -> float | None:
+    """Return the value that tests of a kind compare with a limit, or None if there is none."""
+    found = _measures(scope, kind, arguments or {})
+    return next((measure.value for measure in found if measure.limit == limit), None)
+
+
+def _count(scope: Scope, kind: str) -> int:
+    """Return what tests of a kind count, which is always known."""
+    return int(_value(scope, kind) or 0)
+
+
+def _time_ms(handle: TableHandle, instant: str) -> int | None:
+    """Return the time of an instant, or None if there is no instant or its name is not a time."""
+    with suppress(CorruptTableError):
+        return parse_instant_ms(instant, handle.config.timezone) if instant else None
+    return None
+
+
+def _savepoints_ms(timeline: Timeline) -> tuple[int, ...]:
+    """Return when each savepoint was made, oldest first."""
+    return tuple(sorted(timeline.savepoint_metadata(time).created_at_ms for time in timeline.savepoints))

@@ -1,0 +1,54 @@
+"""Metrics, as OpenMetrics text and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from parquetry.cli.terminal.output import Paint, json_document
+from parquetry.compiler.errors import MissingPackageError
+from parquetry.compiler.reports.metrics import MeasuredMetric
+
+
+class MetricsView:
+    """Every metric with its values."""
+
+    def text(self, outcome: Sequence[MeasuredMetric], paint: Paint) -> str:  # noqa: ARG002  # for programs
+        """Return the OpenMetrics text, without the end of its last line."""
+        return _open_metrics(outcome).removesuffix("\n")
+
+    def json(self, outcome: Sequence[MeasuredMetric]) -> Any:
+        """Return the metrics as plain values."""
+        return {
+            "metrics": [
+                {
+                    "name": metric.name,
+                    "help": metric.help,
+                    "unit": metric.unit or None,
+                    "samples": [
+                        {"labels": dict(sample.labels), "value": sample.value} for sample in metric.samples
+                    ],
+                }
+                for metric in outcome
+            ]
+        }
+
+    def document(self, outcome: Sequence[MeasuredMetric], shape: str) -> str:
+        """Return the complete text of a file in the format ``shape``: json, or OpenMetrics text."""
+        if shape == "json":
+            return json_document(self, outcome) + "\n"
+        return _open_metrics(outcome)
+
+
+def _open_metrics(metrics: Sequence[MeasuredMetric]) -> str:
+    """Return the OpenMetrics text; raise MissingPackageError without prometheus-client."""
+    try:
+        from parquetry.compiler.reports.open_metrics import open_metrics
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "prometheus_client":
+            raise
+        raise MissingPackageError(
+            "metrics as text need the package prometheus-client; run `pip install prometheus-client`, or use "
+            "--format json"
+        ) from error
+    return open_metrics(metrics)
