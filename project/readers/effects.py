@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +10,7 @@ from parquetry.message import Message
 from parquetry.project.readers.matrix import MatrixCell, Reader, ReaderResult, matrix
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.meta_columns import MetaColumns
+from parquetry.runtime.spec.paths import ColumnPath, types_by_path
 from parquetry.runtime.spec.table_spec import DEFAULT_TABLE_VERSION, Operation, RetentionPolicy, TableSpec
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Struct, parse_type
 
@@ -20,7 +21,7 @@ _ONE_VERSION: Final = (
     "each clean has ended"
 )
 _OTHERWISE: Final = "read it with another reader of the matrix, such as parquetry's own"
-_OLD_FILES: Final = frozenset({"upserted", "clustered", "partition_deleted"})
+_OTHER_FILES: Final = frozenset({"unfinished", "upserted", "clustered", "partition_deleted"})
 _OVERWRITES: Final = frozenset({Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE})
 _TIMES: Final = frozenset({"date", "timestamp"})
 
@@ -70,7 +71,7 @@ class Effect:
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        if self.trait.kind in _OLD_FILES and self.reader.lists_files:
+        if self.trait.kind in _OTHER_FILES and self.reader.lists_files:
             return f"{self.trait.remedy}, or give it the files that `parquetry inspect --files` lists"
         return self.trait.remedy
 
@@ -85,15 +86,8 @@ def effects(spec: TableSpec, readers: Iterable[str], *, since: TableSpec | None 
     """
     before = set() if since is None else {trait.kind for trait in _traits(since)}
     added = [trait for trait in _traits(spec) if trait.kind not in before]
-    if since is not None and _reads_differently(since, spec):
-        added.append(
-            Trait(
-                kind="evolved",
-                path="columns",
-                when="after a column was added or widened, while older files are there",
-                remedy=f"let a clustering rewrite the older files, or {_OTHERWISE}",
-            )
-        )
+    if since is not None:
+        added += _traits_of_evolution(since, spec)
     known = matrix().readers
     return tuple(
         Effect(reader=known[name], trait=trait, cell=cell)
@@ -139,7 +133,13 @@ def _traits(spec: TableSpec) -> Iterator[Trait]:
 
 
 def _traits_of_files(spec: TableSpec) -> Iterator[Trait]:
-    """Yield what old files beside the live ones, and their clean, mean for readers."""
+    """Yield what files beside the live ones, and their clean, mean for readers."""
+    yield Trait(
+        kind="unfinished",
+        path=READERS_PATH,
+        when="while a write is not committed, and after one has died",
+        remedy=_OTHERWISE,
+    )
     if _keeps_one_version(spec.retention):
         yield Trait(
             kind="cleaned",
@@ -220,7 +220,39 @@ def _keeps_one_version(retention: RetentionPolicy) -> bool:
     return retention.keep_versions == 1 and others == (None, None)
 
 
-def _reads_differently(old: TableSpec, new: TableSpec) -> bool:
-    """Return whether files of the old spec lack a column of the new one or hold another type."""
-    before = {column.name: column.type for column in old.columns}
-    return any(before.get(column.name) != column.type for column in new.columns)
+def _traits_of_evolution(old: TableSpec, new: TableSpec) -> Iterator[Trait]:
+    """Yield what changed columns and fields mean for readers while files of the old spec are there."""
+    before, after = types_by_path(old.columns), types_by_path(new.columns)
+    changed: dict[str, list[ColumnPath]] = {}
+    for path in after:
+        kind = _kind_of_evolution(path, before, after)
+        if kind is not None:
+            changed.setdefault(kind, []).append(path)
+    for kind, (first, *others) in changed.items():
+        lacking = "lack" if kind.endswith("_added") else "have another type of"
+        more = f" and {len(others)} more" if others else ""
+        yield Trait(
+            kind=kind,
+            path=f"columns.{first[0]}",
+            when=f"while older files {lacking} {'.'.join(first)}{more}",
+            remedy=f"let a clustering rewrite the older files, or {_OTHERWISE}",
+        )
+
+
+def _kind_of_evolution(
+    path: ColumnPath, before: Mapping[ColumnPath, ColumnType], after: Mapping[ColumnPath, ColumnType]
+) -> str | None:
+    """Return the kind of tables in which a column or field changes as this one does, None if it does not."""
+    if path not in before:
+        if len(path) == 1:
+            return "column_added"
+        return "field_added" if path[:1] in before else None
+    if before[path] == after[path]:
+        return None
+    is_nested = isinstance(after[path], Struct | Array | Map)
+    # The type of a struct, an array or a map also differs if a field in it does.
+    if is_nested and any(
+        other[: len(path)] == path and other != path and before.get(other) != after[other] for other in after
+    ):
+        return None
+    return "field_widened" if is_nested or len(path) > 1 else "column_widened"

@@ -110,16 +110,62 @@ def _partition_deleted(path: Path) -> ArrowWriter:
     return table
 
 
-def _evolved(path: Path) -> ArrowWriter:
-    """Old files lack a column, and another one is narrower in them. They come first in the order of paths."""
+def _unfinished(path: Path) -> ArrowWriter:
+    """The files of a write lie there, and its commit does not: it is still running, or its process has died."""
+    table = _plain(path)
+    rows = dict(table.rows)
+    table.insert(_rows(8, 12))
+    (_, commit) = sorted((path / ".hoodie").glob("*.commit"))[-2:]
+    commit.unlink()
+    table.rows = rows
+    return table
+
+
+def _column_added(path: Path) -> ArrowWriter:
+    """Old files, which come first in the order of paths, lack a column."""
+    table = _table(path)
+    table.insert([{**row, "place": min(PLACES)} for row in _rows(0, 8)])
+    table.apply(columns=(*table.spec.columns, Column(name="note", type="string")))
+    table.insert([{**row, "place": max(PLACES)} for row in _rows(8, 12, note="new")])
+    return table
+
+
+def _column_widened(path: Path) -> ArrowWriter:
+    """In old files, which come first in the order of paths, a column is narrower."""
     table = _table(path, Column(name="count", type="int"))
     table.insert([{**row, "place": min(PLACES)} for row in _rows(0, 8, count=1)])
-    key, value, count, place = table.spec.columns
-    table.apply(
-        columns=(key, value, replace(count, type="bigint"), place, Column(name="note", type="string"))
-    )
-    table.insert([{**row, "place": max(PLACES)} for row in _rows(8, 12, count=2**40, note="new")])
+    _retype(table, "count", "bigint")
+    table.insert([{**row, "place": max(PLACES)} for row in _rows(8, 12, count=2**40)])
     return table
+
+
+def _field_added(path: Path) -> ArrowWriter:
+    """Old files, which come first in the order of paths, lack a field of a struct."""
+    table = _with_struct(path)
+    _retype(table, "part", "struct<a:int,b:string>")
+    for row in table.rows.values():
+        row["part"]["b"] = None
+    table.insert([{**row, "place": max(PLACES)} for row in _rows(8, 12, part={"a": 2, "b": "new"})])
+    return table
+
+
+def _field_widened(path: Path) -> ArrowWriter:
+    """In old files, which come first in the order of paths, a field of a struct is narrower."""
+    table = _with_struct(path)
+    _retype(table, "part", "struct<a:bigint>")
+    table.insert([{**row, "place": max(PLACES)} for row in _rows(8, 12, part={"a": 2**40})])
+    return table
+
+
+def _with_struct(path: Path) -> ArrowWriter:
+    table = _table(path, Column(name="part", type="struct<a:int>"))
+    table.insert([{**row, "place": min(PLACES)} for row in _rows(0, 8, part={"a": 1})])
+    return table
+
+
+def _retype(table: ArrowWriter, name: str, type_text: str) -> None:
+    columns = table.spec.columns
+    table.apply(columns=tuple(replace(c, type=type_text) if c.name == name else c for c in columns))
 
 
 def _of_version_8(path: Path) -> ArrowWriter:
@@ -182,11 +228,15 @@ def _special(path: Path) -> ArrowWriter:
 KINDS: Mapping[str, Callable[[Path], ArrowWriter]] = {
     "plain": _plain,
     "upserted": _upserted,
+    "unfinished": _unfinished,
     "clustered": _clustered,
     "cleaned": _cleaned,
     "partition_deleted": _partition_deleted,
-    "evolved": _evolved,
+    "column_added": _column_added,
+    "column_widened": _column_widened,
     "nested": _nested,
+    "field_added": _field_added,
+    "field_widened": _field_widened,
     "decimals": _decimals,
     "before_1970": _ancient,
     "special_partitions": _special,
