@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.message import Message
+from parquetry.message import Message, Text, command
 from parquetry.project.readers.matrix import MatrixCell, Reader, ReaderResult, matrix
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.meta_columns import MetaColumns
@@ -69,11 +69,15 @@ class Effect:
         )
 
     @property
-    def remedy(self) -> str:
+    def remedy(self) -> Text:
         """What to do about it."""
-        if self.trait.kind in _OTHER_FILES and self.reader.lists_files:
-            return f"{self.trait.remedy}, or give it the files that `parquetry inspect --files` lists"
-        return self.trait.remedy
+        if self.trait.kind not in _OTHER_FILES or not self.reader.lists_files:
+            return self.trait.remedy
+        return Message(
+            "{remedy}, or give it the files that {command} lists",
+            remedy=self.trait.remedy,
+            command=command("inspect", "--files"),
+        )
 
 
 def effects(spec: TableSpec, readers: Iterable[str], *, since: TableSpec | None = None) -> tuple[Effect, ...]:

@@ -129,7 +129,7 @@ def test_clickhouse_doubles_the_rows_of_a_clustered_table():
         "ClickHouse returns wrong rows between a clustering and the clean of the files that it replaced "
         "(32 of 16 rows)"
     )
-    assert "inspect --files" in effect.remedy
+    assert "inspect --files" in str(effect.remedy)
     assert of(PLAIN, "clickhouse").keys() == {"unfinished"}
     assert effects(CLUSTERED, []) == ()
 
