@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from parquetry.compiler.errors import (
         BlockedPlanError,
         JobFailedError,
+        MissingPackageError,
         SpecError,
         UnacceptableDriftError,
         UnappliedError,
@@ -83,6 +84,7 @@ __all__ = [
     "LockHeldError",
     "LostTaskError",
     "MissingJavaError",
+    "MissingPackageError",
     "MissingSourceError",
     "NotFoundError",
     "ParquetryError",

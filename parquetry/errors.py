@@ -137,6 +137,7 @@ MODULES = {
         (
             "BlockedPlanError",
             "JobFailedError",
+            "MissingPackageError",
             "SpecError",
             "UnacceptableDriftError",
             "UnappliedError",

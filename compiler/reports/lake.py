@@ -6,7 +6,6 @@ The figures are those of layout tests (:mod:`parquetry.compiler.testing.kinds`) 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,7 +40,7 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import cleared
-from parquetry.runtime.spec.table_spec import TableSpec, TableTest
+from parquetry.runtime.spec.table_spec import TableTest
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.active import Timeline
@@ -103,23 +102,18 @@ class TableCondition(Brief):
     Attributes:
         table: The name in the project.
         now_ms: The time of the reading, by the clock of the store.
-        spec: The applied spec with the live columns.
         files: The number of live files.
         small_files: The number of small ones.
         size_bytes: The bytes of the live files.
         rows: Their rows.
         file_size_bytes: The file size at each of :data:`PERCENTILES`; empty without files.
         partitions: The number of partitions with live files.
-        fullest_files: The number of files of the partition with the most files.
-        fullest_bytes: The bytes of that partition.
         skew: The largest partition divided by the median one; None if there is a single one.
         file_versions: The largest number of versions of a file.
-        overlap_depth: The largest overlap depth of a clustering column.
         debt: The work that is due under the applied spec, None if none is applied.
         oldest_due_ms: The oldest file that is due for clustering, None if none is.
         queries: What each declared query reads now, and will read once the debt is paid.
         orphans: The number of data files that no commit names.
-        drifts: The number of changes of other programs and of damaged files; None if it was not asked for.
         write_amplification: Written bytes divided by bytes of rows that arrived.
         forecast_error: The error of past forecasts.
         commits: The number of completed writes on the active timeline.
@@ -134,23 +128,18 @@ class TableCondition(Brief):
 
     table: str
     now_ms: int
-    spec: TableSpec
     files: int
     small_files: int
     size_bytes: int
     rows: int
     file_size_bytes: Mapping[int, int]
     partitions: int
-    fullest_files: int
-    fullest_bytes: int
     skew: float | None
     file_versions: int
-    overlap_depth: int | None
     debt: DueFigures | None
     oldest_due_ms: int | None
     queries: tuple[QueryFigures, ...]
     orphans: int
-    drifts: int | None
     write_amplification: float | None
     forecast_error: ForecastErrorSummary | None
     commits: int
@@ -161,20 +150,6 @@ class TableCondition(Brief):
     last_clustering_ms: int | None
     savepoints_ms: tuple[int, ...]
     last_run: LastRun | None = None
-
-    @property
-    def excess_bytes(self) -> float:
-        """The bytes that the declared queries read because of the debt, a day or each once.
-
-        Each query counts with its weight and, if it is declared, the number of its runs a day.
-        """
-        declared = {query.name: query for query in self.spec.extra.queries}
-        return sum(
-            declared[one.query].weight
-            * (declared[one.query].runs_per_day or 1)
-            * max(one.now.data_bytes - one.expected.data_bytes, 0)
-            for one in self.queries
-        )
 
 
 LakeTable: TypeAlias = TableCondition | UnreadTable
@@ -189,7 +164,7 @@ class Lake:
     tables: tuple[LakeTable, ...] = field(default=())
 
 
-def read_lake(workspace: Workspace, *, last_runs: Mapping[str, LastRun], drift: bool = False) -> Lake:
+def read_lake(workspace: Workspace, *, last_runs: Mapping[str, LastRun]) -> Lake:
     """Return the condition of the selected tables. Tables are read in parallel.
 
     A table that cannot be read does not stop the others. Personal values are masked.
@@ -197,8 +172,6 @@ def read_lake(workspace: Workspace, *, last_runs: Mapping[str, LastRun], drift: 
     Args:
         workspace: The project with its selected tables.
         last_runs: The newest recorded run of each table.
-        drift: Also look for changes of other programs, which reads every commit of the active timelines.
-
     """
 
     def read(table: ResolvedTable) -> LakeTable:
@@ -206,7 +179,7 @@ def read_lake(workspace: Workspace, *, last_runs: Mapping[str, LastRun], drift: 
         try:
             handle = open_table(workspace.store(table), owner=workspace.owner, declared=table.spec)
             with handle.failures_masked():
-                return read_table(handle, table=table.name, last_run=last_run, drift=drift)
+                return read_table(handle, table=table.name, last_run=last_run)
         except ParquetryError as error:
             if isinstance(error, TableNotFoundError):
                 error = workspace.unapplied_error(table)
@@ -227,9 +200,7 @@ def _class_of(error: ParquetryError) -> Unreadable:
 
 
 @retry_stale
-def read_table(
-    handle: TableHandle, *, table: str, last_run: LastRun | None = None, drift: bool = False
-) -> TableCondition:
+def read_table(handle: TableHandle, *, table: str, last_run: LastRun | None = None) -> TableCondition:
     """Return the condition of an open table; arguments are as in :func:`read_lake`.
 
     Raises:
@@ -238,37 +209,18 @@ def read_table(
     """
     timeline = handle.timeline()
     spec = handle.effective_spec(timeline)
-    live = LiveTable(handle, spec, _tests(spec), timeline=timeline)
+    # Clustering debt needs the statistics of columns.
+    debt = TableTest(kind="clustering_debt", arguments={}, severity=ERROR)
+    live = LiveTable(handle, spec, (debt,), timeline=timeline)
     with memory_turn(len(live.slices)):
-        return _condition(live, table=table, last_run=last_run, drift=drift)
+        return _condition(live, table=table, last_run=last_run)
 
 
-def _tests(spec: TableSpec) -> tuple[TableTest, ...]:
-    """Return the tests whose measurements need statistics of columns."""
-    columns = spec.clustering.execution.columns
-    return (
-        TableTest(kind="clustering_debt", arguments={}, severity=ERROR),
-        *(
-            TableTest(kind="max_overlap_depth", arguments={"column": column}, severity=ERROR)
-            for column in columns
-        ),
-    )
-
-
-def _condition(live: LiveTable, *, table: str, last_run: LastRun | None, drift: bool) -> TableCondition:
+def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> TableCondition:
     """Return the condition of a table; each part of it is read once."""
     handle, spec, timeline, slices = live.handle, live.spec, live.timeline, live.slices
     scope = Scope(table=live, partitions=None)
     is_governed = handle.applied is not None and are_allowed(spec.clustering, handle.store.allowed)
-    files = Counter(part.partition for part in slices)
-    sizes: Counter[str] = Counter()
-    for part in slices:
-        sizes[part.partition] += part.size_bytes
-    fullest = max(sorted(files), key=files.__getitem__, default="")
-    depths = (
-        _value(scope, "max_overlap_depth", {"column": column}, limit="value")
-        for column in spec.clustering.execution.columns
-    )
     cleans = timeline.of(Action.CLEAN, state=State.COMPLETED)
     last_clean = cleans[-1].time if cleans else ""
     age = _value(scope, "max_commit_age")
@@ -276,29 +228,24 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None, drift: 
     return TableCondition(
         table=table,
         now_ms=live.now_ms,
-        spec=spec,
         files=len(slices),
         small_files=_count(scope, "max_small_files"),
-        size_bytes=sizes.total(),
+        size_bytes=sum(part.size_bytes for part in slices),
         rows=scope.rows(slices),
         file_size_bytes={
             percentile: int(size)
             for percentile in PERCENTILES
             if (size := _value(scope, "file_size", {"percentile": percentile}, limit="min")) is not None
         },
-        partitions=len(files),
-        fullest_files=files[fullest],
-        fullest_bytes=sizes[fullest],
+        partitions=len({part.partition for part in slices}),
         skew=_value(scope, "max_skew"),
         file_versions=_count(scope, "max_file_versions"),
-        overlap_depth=max((int(depth) for depth in depths if depth is not None), default=None),
         debt=measured_debt(handle, live.view, slices, live.debt, spec, budget_bytes=0).figures
         if is_governed
         else None,
         oldest_due_ms=live.now_ms - round(due_age * 1000) if due_age else None,
         queries=reads_by_statistics(live.statistics, live.debt, spec) if is_governed else (),
         orphans=_count(scope, "max_orphans"),
-        drifts=_count(scope, "max_drift") if drift and handle.applied is not None else None,
         write_amplification=_value(
             scope, "write_amplification", {"commits": AMPLIFICATION_COMMITS}, limit="max"
         ),
