@@ -1,1 +1,1 @@
-"""What readers make of tables: the matrix of a run, and what it means for a declared table."""
+"""The matrix of readers and kinds of tables, and the effects of a spec on declared readers."""

@@ -1,4 +1,4 @@
-"""What declared readers make of a table with a given spec, by the matrix."""
+"""The effects of a spec on the declared readers of its table, by the matrix."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Effect:
 
     @property
     def message(self) -> Message:
-        """What the reader does."""
+        """The failure of the reader, as a sentence."""
         reader, when, found = self.reader.title, self.trait.when, self.cell.detail or ""
         if self.is_wrong:
             return Message(
@@ -70,7 +70,7 @@ class Effect:
 
     @property
     def remedy(self) -> Text:
-        """What to do about it."""
+        """The remedy for this reader."""
         if self.trait.kind not in _OTHER_FILES or not self.reader.lists_files:
             return self.trait.remedy
         return Message(

@@ -18,7 +18,7 @@ FILE: Final = "matrix.json"
 
 
 class ReaderResult(StrEnum):
-    """What a reader makes of a table: its rows, an error, or other rows."""
+    """The result of a reader at a table: its rows, an error, or other rows."""
 
     RIGHT = "right"
     REFUSED = "refused"

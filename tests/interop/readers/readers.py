@@ -142,7 +142,7 @@ def separate_versions() -> dict[str, str]:
 
 
 class SeparateError(Exception):
-    """What a reader of the other environment raised."""
+    """An error of a reader in the other environment."""
 
 
 def cell(table: MadeTable, read: Read) -> MatrixCell:

@@ -1,4 +1,4 @@
-"""What `validate` says about the readers of tables."""
+"""Findings of `validate` about the declared readers of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What declared readers make of a table, by the matrix."""
+"""Effects of specs on declared readers, by the matrix."""
 
 from __future__ import annotations
 
