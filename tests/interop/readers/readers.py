@@ -59,7 +59,7 @@ def _duckdb(table: MadeTable) -> pa.Table:
     import duckdb
 
     with duckdb.connect() as connection:
-        return connection.execute(f"FROM read_parquet('{table.path}/**/*.parquet')").to_arrow_table()
+        return connection.sql(f"FROM read_parquet('{table.path}/**/*.parquet')").to_arrow_table()
 
 
 def _polars(table: MadeTable) -> pa.Table:
