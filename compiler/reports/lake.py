@@ -6,10 +6,13 @@ The figures are those of layout tests (:mod:`parquetry.compiler.testing.kinds`) 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import ceil
 from typing import Any, Final, TypeAlias
 
 from parquetry.compiler.evidence.figures import measured_debt, memory_turn, reads_by_statistics
@@ -38,9 +41,14 @@ from parquetry.runtime.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.services.archive import writes_to_keep
+from parquetry.runtime.services.clean_plan import clean_horizon
+from parquetry.runtime.services.clean_progress import read_progress
+from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import cleared
-from parquetry.runtime.spec.table_spec import TableTest
+from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec, TableTest
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.active import Timeline
@@ -103,6 +111,8 @@ class TableCondition(Brief):
         table: The name in the project.
         now_ms: The time of the reading, by the clock of the store.
         files: The number of live files.
+        files_needed: The number that the declared limits make of the same rows; None with ``split_by``,
+            where values decide.
         small_files: The number of small ones.
         size_bytes: The bytes of the live files.
         rows: Their rows.
@@ -110,25 +120,32 @@ class TableCondition(Brief):
         partitions: The number of partitions with live files.
         skew: The largest partition divided by the median one; None if there is a single one.
         file_versions: The largest number of versions of a file.
+        file_versions_kept: The largest number that retention keeps; None if age decides.
         debt: The work that is due under the applied spec, None if none is applied.
         oldest_due_ms: The oldest file that is due for clustering, None if none is.
         queries: What each declared query reads now, and will read once the debt is paid.
+        excess_read_bytes: The bytes a day that the declared queries would no longer read once the debt is
+            paid. A query without ``runs_per_day`` counts once a day.
         orphans: The number of data files that no commit names.
         write_amplification: Written bytes divided by bytes of rows that arrived.
         forecast_error: The error of past forecasts.
         commits: The number of completed writes on the active timeline.
         commits_since_clean: The number of those since the last clean.
+        commits_to_clean: The number of those that passed out of retention since the last clean, which may
+            have found nothing to delete.
+        archivable_commits: The number of those that neither a rule of retention nor a savepoint keeps there.
         last_commit_ms: The newest write that is not a clustering.
         last_clean_ms: The newest clean.
         last_archive_ms: The newest archival.
         last_clustering_ms: The newest clustering.
-        savepoints_ms: The time of each savepoint, oldest first.
+        savepoints_ms: The time of each savepoint by its instant, oldest first.
         last_run: The newest recorded run of the table.
     """
 
     table: str
     now_ms: int
     files: int
+    files_needed: int | None
     small_files: int
     size_bytes: int
     rows: int
@@ -136,19 +153,23 @@ class TableCondition(Brief):
     partitions: int
     skew: float | None
     file_versions: int
+    file_versions_kept: int | None
     debt: DueFigures | None
     oldest_due_ms: int | None
     queries: tuple[QueryFigures, ...]
+    excess_read_bytes: float
     orphans: int
     write_amplification: float | None
     forecast_error: ForecastErrorSummary | None
     commits: int
     commits_since_clean: int
+    commits_to_clean: int
+    archivable_commits: int
     last_commit_ms: int | None
     last_clean_ms: int | None
     last_archive_ms: int | None
     last_clustering_ms: int | None
-    savepoints_ms: tuple[int, ...]
+    savepoints_ms: Mapping[str, int]
     last_run: LastRun | None = None
 
 
@@ -225,10 +246,13 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
     last_clean = cleans[-1].time if cleans else ""
     age = _value(scope, "max_commit_age")
     due_age = _value(scope, "clustering_debt", limit="max_age") if is_governed else None
+    queries = reads_by_statistics(live.statistics, live.debt, spec) if is_governed else ()
+    savepoints_ms = _savepoints_ms(timeline)
     return TableCondition(
         table=table,
         now_ms=live.now_ms,
         files=len(slices),
+        files_needed=_files_needed(scope),
         small_files=_count(scope, "max_small_files"),
         size_bytes=sum(part.size_bytes for part in slices),
         rows=scope.rows(slices),
@@ -240,11 +264,13 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
         partitions=len({part.partition for part in slices}),
         skew=_value(scope, "max_skew"),
         file_versions=_count(scope, "max_file_versions"),
+        file_versions_kept=_file_versions_kept(spec.retention, savepoints=len(savepoints_ms)),
         debt=measured_debt(handle, live.view, slices, live.debt, spec, budget_bytes=0).figures
         if is_governed
         else None,
         oldest_due_ms=live.now_ms - round(due_age * 1000) if due_age else None,
-        queries=reads_by_statistics(live.statistics, live.debt, spec) if is_governed else (),
+        queries=queries,
+        excess_read_bytes=_excess_read_bytes(queries, spec),
         orphans=_count(scope, "max_orphans"),
         write_amplification=_value(
             scope, "write_amplification", {"commits": AMPLIFICATION_COMMITS}, limit="max"
@@ -252,11 +278,13 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
         forecast_error=forecast_error(completed_clusterings(handle, timeline)),
         commits=len(timeline.completed_writes),
         commits_since_clean=sum(write.time > last_clean for write in timeline.completed_writes),
+        commits_to_clean=_commits_to_clean(handle, timeline, spec.retention, now_ms=live.now_ms),
+        archivable_commits=_archivable_commits(timeline, spec.retention),
         last_commit_ms=None if age is None else live.now_ms - round(age * 1000),
         last_clean_ms=_time_ms(handle, last_clean),
         last_archive_ms=timeline.layout.newest_archive_ms(handle.store),
         last_clustering_ms=_time_ms(handle, last_clustering(timeline)),
-        savepoints_ms=_savepoints_ms(timeline),
+        savepoints_ms=savepoints_ms,
         last_run=last_run,
     )
 
@@ -287,6 +315,74 @@ def _time_ms(handle: TableHandle, instant: str) -> int | None:
     return None
 
 
-def _savepoints_ms(timeline: Timeline) -> tuple[int, ...]:
-    """Return when each savepoint was made, oldest first."""
-    return tuple(sorted(timeline.savepoint_metadata(time).created_at_ms for time in timeline.savepoints))
+def _savepoints_ms(timeline: Timeline) -> Mapping[str, int]:
+    """Return when each savepoint was made, by its instant, oldest first."""
+    made = {time: timeline.savepoint_metadata(time).created_at_ms for time in timeline.savepoints}
+    return dict(sorted(made.items(), key=lambda entry: entry[1]))
+
+
+def _files_needed(scope: Scope) -> int | None:
+    """Return the number of files that the declared limits make of the table's rows."""
+    spec, plan = scope.table.spec, scope.table.spec.clustering.plan
+    if spec.clustering.execution.split_by:
+        return None
+    largest, most_rows = spec.sizing.max_file_size_bytes, spec.sizing.insert_split_size
+    if spec.clustering.trigger is not Trigger.OFF:
+        largest = min(largest, plan.target_file_size_bytes)
+    parts: defaultdict[str, list[FileSlice]] = defaultdict(list)
+    for part in scope.slices:
+        parts[part.partition].append(part)
+    return sum(
+        max(
+            ceil(sum(part.size_bytes for part in found) / largest),
+            0 if most_rows is None else ceil(scope.rows(found) / most_rows),
+        )
+        for found in parts.values()
+    )
+
+
+def _file_versions_kept(retention: RetentionPolicy, *, savepoints: int) -> int | None:
+    """Return the largest number of versions of a file that retention and savepoints keep, None if unknown.
+
+    The oldest of the kept commits reads a version that is older than it.
+    """
+    commits, versions = retention.keep_commits, retention.keep_versions
+    if retention.max_age_seconds is not None or (commits is None and versions is None):
+        return None
+    return max(0 if commits is None else commits + 1, versions or 0) + savepoints
+
+
+def _commits_to_clean(
+    handle: TableHandle, timeline: Timeline, retention: RetentionPolicy, *, now_ms: int
+) -> int:
+    """Return the number of completed writes that passed out of retention since the last clean."""
+    limits = clean_horizon(timeline, retention, handle.config, now_ms=now_ms)
+    if limits is None:
+        return 0
+    progress = read_progress(timeline)
+    since = "" if progress is None else progress.earliest or progress.last_completed
+    completed = [write.time for write in timeline.completed_writes]
+    until = len(completed) if limits.earliest is None else bisect_left(completed, limits.earliest)
+    return max(until - bisect_left(completed, since), 0)
+
+
+def _archivable_commits(timeline: Timeline, retention: RetentionPolicy) -> int:
+    """Return the number of completed writes that archivals may take from the active timeline."""
+    completed = [write.time for write in timeline.completed_writes]
+    keep = writes_to_keep(
+        completed,
+        configured=retention.archive_keep_commits,
+        earliest_retained=timeline.earliest_retained,
+    )
+    limit = len(completed) if not timeline.savepoints else bisect_left(completed, min(timeline.savepoints))
+    return max(min(len(completed) - keep, limit), 0)
+
+
+def _excess_read_bytes(queries: Sequence[QueryFigures], spec: TableSpec) -> float:
+    """Return the bytes a day that queries read and would no longer read once the debt is paid."""
+    runs = {
+        query.name: 1 if query.runs_per_day is None else query.runs_per_day for query in spec.extra.queries
+    }
+    return sum(
+        max(query.now.data_bytes - query.expected.data_bytes, 0) * runs[query.query] for query in queries
+    )

@@ -116,7 +116,7 @@ def _savepoints(table: LakeTable) -> Values:
     if isinstance(table, TableCondition):
         for days in SAVEPOINT_AGES_DAYS:
             before_ms = table.now_ms - days * _DAY_MS
-            number = sum(time <= before_ms or not days for time in table.savepoints_ms)
+            number = sum(time <= before_ms or not days for time in table.savepoints_ms.values())
             yield number, {"min_age_days": str(days)}
 
 

@@ -46,6 +46,7 @@ LOOKING = [
     ("diff", "--base", "HEAD"),
     ("drift",),
     ("inspect", "events"),
+    ("health",),
     ("metrics",),
     ("head", "events"),
     ("timeline", "events"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Extra, Query, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import read_applied, write_applied
+from parquetry.runtime.timeline.instant import format_instant, parse_instant_ms
 from tests.support.small_table import FAST, SmallTable, make_table
 
 FULL = 400
@@ -76,6 +78,54 @@ def healthy_history(table: SmallTable, seed: int) -> None:
             changed = range(number * FULL, (number + 1) * FULL, 2)
             table.upsert({f"{p}{value:06}": (value, p) for p in "ab" for value in changed})
             clean(table.handle, timing=FAST)
+
+
+def foreign_appends(table: SmallTable, number: int = 8) -> None:
+    for value in range(number):
+        table.insert({f"x{value}": (value, "a")})
+
+
+def one_large_partition(table: SmallTable) -> None:
+    for number in range(10, 20):
+        fill(table, number, "a")
+
+
+def many_files(table: SmallTable) -> None:
+    for number in range(10, 23):
+        fill(table, number)
+
+
+def shuffled_values(table: SmallTable) -> None:
+    """What a clustering had put in order comes again in no order."""
+    for number in range(3):
+        values = range(number, 3 * FULL, 3)
+        table.insert({f"{p}again{value}": (value, p) for p in "ab" for value in values})
+
+
+def upsert_storm(table: SmallTable) -> None:
+    """One row of each file gets a value far away."""
+    for number, value in ((0, 10**6), (1, -(10**6)), (2, 10**6)):
+        table.upsert({f"a{number * FULL:06}": (value, "a"), f"a{number * FULL + 9:06}": (-value, "a")})
+
+
+def single_updates(table: SmallTable) -> None:
+    for number in range(10):
+        table.upsert({f"a{number:06}": (number, "a")})
+
+
+def single_deletes(table: SmallTable) -> None:
+    for number in range(10):
+        table.delete([f"a{number:06}"])
+
+
+def orphan(table: SmallTable) -> None:
+    handle = table.handle
+    timeline = handle.timeline()
+    part = handle.view(timeline).all_slices()[0]
+    last = timeline.completed_writes[-1].time
+    dead = format_instant(parse_instant_ms(last, handle.config.timezone) + 1, handle.config.timezone)
+    folder = table.store.uri.removeprefix("file://")
+    shutil.copy(f"{folder}/{part.path}", f"{folder}/{part.path.replace(part.instant, dead)}")
 
 
 def outcomes(table: SmallTable, tests: Sequence[Mapping[str, object]] = DECLARED, **options) -> list[Outcome]:

@@ -33,6 +33,7 @@ ANSWERS = (
     "simulate-clustering",
     "inspect",
     "inspect-files",
+    "health",
     "metrics",
     "head",
     "timeline",

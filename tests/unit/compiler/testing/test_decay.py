@@ -10,68 +10,26 @@ from parquetry.compiler.testing.execution import execute_tests
 from parquetry.compiler.testing.model import Status
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.properties import PROPERTIES_PATH
-from parquetry.runtime.timeline.instant import format_instant, parse_instant_ms
 from tests.support.effort import in_full
 from tests.support.small_table import SmallTable
 from tests.support.stores import WrappedStore
 from tests.support.tested_layouts import (
     DAY_MS,
-    FULL,
     by_status,
     fill,
+    foreign_appends,
     healthy_history,
     healthy_table,
+    many_files,
+    one_large_partition,
+    orphan,
     outcomes,
+    shuffled_values,
+    single_deletes,
+    single_updates,
     under_test,
+    upsert_storm,
 )
-
-
-def foreign_appends(table):
-    for number in range(8):
-        table.insert({f"x{number}": (number, "a")})
-
-
-def one_large_partition(table):
-    for number in range(10, 20):
-        fill(table, number, "a")
-
-
-def many_files(table):
-    for number in range(10, 23):
-        fill(table, number)
-
-
-def shuffled_values(table):
-    """What a clustering had put in order comes again in no order."""
-    for number in range(3):
-        values = range(number, 3 * FULL, 3)
-        table.insert({f"{p}again{value}": (value, p) for p in "ab" for value in values})
-
-
-def upsert_storm(table):
-    """One row of each file gets a value far away."""
-    for number, value in ((0, 10**6), (1, -(10**6)), (2, 10**6)):
-        table.upsert({f"a{number * FULL:06}": (value, "a"), f"a{number * FULL + 9:06}": (-value, "a")})
-
-
-def single_updates(table):
-    for number in range(9):
-        table.upsert({f"a{number:06}": (number, "a")})
-
-
-def single_deletes(table):
-    for number in range(9):
-        table.delete([f"a{number:06}"])
-
-
-def orphan(table):
-    handle = table.handle
-    timeline = handle.timeline()
-    part = handle.view(timeline).all_slices()[0]
-    last = timeline.completed_writes[-1].time
-    dead = format_instant(parse_instant_ms(last, handle.config.timezone) + 1, handle.config.timezone)
-    folder = table.store.uri.removeprefix("file://")
-    shutil.copy(f"{folder}/{part.path}", f"{folder}/{part.path.replace(part.instant, dead)}")
 
 
 def other_property(table):
