@@ -25,7 +25,7 @@ def command(*, request: ProjectRequest, output: Output, tables: tuple[str, ...],
     read, unless it is only not applied yet.
     """
     from parquetry.cli.requests.lake import lake_of, unread_error
-    from parquetry.cli.views.operating.health import show_health
+    from parquetry.cli.views.pages.printing import show_health
     from parquetry.compiler.reports.health import health_of
 
     lake = lake_of(request, tables)

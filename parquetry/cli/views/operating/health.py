@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import click
-
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.markdown import code, inline
-from parquetry.cli.terminal.output import Output, Paint
+from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
-from parquetry.cli.terminal.values import printable_outcome
 from parquetry.compiler.reports.health import HealthLine, HealthStatus, LakeHealth, TableHealth
 from parquetry.compiler.reports.page import (
     Badge,
@@ -106,16 +103,6 @@ class HealthView:
 
     def _command(self, line: HealthLine) -> str:
         return self.typed_options.without_selection().into("parquetry", *line.command)
-
-
-def show_health(health: LakeHealth, output: Output) -> None:
-    """Write the health of a lake to stdout in the chosen format."""
-    view = HealthView(typed_options=output.typed_options)
-    if output.format in ("markdown", "html"):
-        shown = printable_outcome(health, output.typed_options.with_options)
-        click.echo(view.html(shown) if output.format == "html" else view.markdown(shown), nl=False)
-    else:
-        output.show(view, health)
 
 
 def _summary(health: LakeHealth) -> str:

@@ -1,4 +1,4 @@
-"""Choice of the format in which the results of runs and tests are printed."""
+"""Choice of the format in which the results of runs and tests, and the health of a lake, are printed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import click
 
 from parquetry.cli.terminal.output import Output
 from parquetry.cli.terminal.values import printable_outcome
+from parquetry.cli.views.operating.health import HealthView
 from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.pages.run import render_run
 from parquetry.cli.views.pages.tests import render_tests
 from parquetry.cli.views.tests.printing import show_tests
 from parquetry.compiler.jobs.run import RunResult
+from parquetry.compiler.reports.health import LakeHealth
 from parquetry.compiler.testing.history import TestHistory
 from parquetry.compiler.testing.model import TableTests
 
@@ -40,3 +42,13 @@ def show_results(
         click.echo(render_tests(shown, history), nl=False)
     else:
         show_tests(tests, output, project=project)
+
+
+def show_health(health: LakeHealth, output: Output) -> None:
+    """Write the health of a lake to stdout in the chosen format."""
+    view = HealthView(typed_options=output.typed_options)
+    if output.format in ("markdown", "html"):
+        shown = printable_outcome(health, output.typed_options.with_options)
+        click.echo(view.html(shown) if output.format == "html" else view.markdown(shown), nl=False)
+    else:
+        output.show(view, health)
