@@ -221,30 +221,33 @@ def run_once(
     *,
     body: Callable[[Transaction], WriteOutcome | None],
     narrow: Narrow,
-) -> CommitResult:
-    """Make one attempt of a write that gives way to every other write (clustering), and return its result.
+) -> tuple[CommitResult, Timeline | None]:
+    """Make one attempt of a write that gives way to every other write (clustering).
 
     A lost attempt is not repeated: its result has no instant and states the reason. ``body`` is as in
     :func:`run_write`.
 
     ``narrow`` is called under the lock. It deletes the files of the parts that are no longer valid, and
     returns the valid part of the outcome: the same object for all of it, None for nothing.
+
+    Returns:
+        The result, and the timeline that shows the commit, if it was listed.
+
     """
     reasons: list[Text] = []
-    outcome: WriteOutcome | None = None
-    warnings: tuple[Text, ...] = ()
+    published = _Published(outcome=None)
     try:
         candidate = _run_body(transaction, body)
         if candidate is None:
             transaction.roll_back()
         else:
             published = _publish(transaction, candidate, narrow=narrow)
-            outcome, warnings = published.outcome, published.warnings
     except (RetryWrite, StaleTimelineError) as lost:
-        outcome, reasons = None, [message_of(lost)]
+        reasons = [message_of(lost)]
     except _ConflictFound as lost:
-        outcome, reasons = None, [lost.conflict.reason]
-    return _result(transaction, outcome, reasons, warnings=warnings)
+        reasons = [lost.conflict.reason]
+    result = _result(transaction, published.outcome, reasons, warnings=published.warnings)
+    return result, published.timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

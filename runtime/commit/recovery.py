@@ -65,9 +65,16 @@ def recovered_timeline(table: TableHandle, *, timing: Timing, known: Timeline | 
         UnsupportedTableError: If the table must not be written to.
         ConflictError: As in :func:`recover`.
     """
-    timeline = known
-    if timeline is None or any(not instant.is_completed for instant in timeline.instants):
-        timeline = table.timeline()
+    if known is None or any(not instant.is_completed for instant in known.instants):
+        known = table.timeline()
+    return recovered(table, known, timing=timing)
+
+
+def recovered(table: TableHandle, timeline: Timeline, *, timing: Timing) -> Timeline:
+    """Check that the table may be written to, recover from dead writes, and return the new timeline.
+
+    The errors are those of :func:`recovered_timeline`.
+    """
     check_writable(table, timeline, table.store.now_ms())
     check_stored_columns(table)
     return recover(table, timeline, timing=timing)

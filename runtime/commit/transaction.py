@@ -216,7 +216,8 @@ class Transaction:
     def put_markers(self, files: Mapping[MarkerKind, Iterable[str]]) -> None:
         """Put the markers of files that are about to be written; paths are relative to the table.
 
-        Folders that get their first file also get Hudi's partition metadata.
+        Folders that get their first file also get Hudi's partition metadata. A clustering writes only to
+        folders that have files, so that the publication puts it there if it is missing.
         """
         self.ensure_inflight()
         listed = {kind: tuple(paths) for kind, paths in files.items()}
@@ -225,7 +226,8 @@ class Transaction:
             marker_path(self.instant, path, kind) for kind, paths in listed.items() for path in paths
         )
         put_markers(self.store, self.instant, listed)
-        partitions = {path.rpartition("/")[0] for path in listed.get(MarkerKind.CREATE, ())}
+        first = () if self.operation == CLUSTER else listed.get(MarkerKind.CREATE, ())
+        partitions = {path.rpartition("/")[0] for path in first}
         for_each(
             sorted(partitions),
             lambda partition: put_partition_metadata(self.store, partition, instant=self.instant),

@@ -92,20 +92,25 @@ def cluster(
     due = due_clustering(table, budget=budget, timing=timing)
     chosen = due.debt
     rounds = len(chosen.groups) // (_TASKS_PER_CORE * parallelism(spark))
+    timeline: Timeline | None = None
     parts: list[ClusteringResult] = []
     failures: list[Exception] = []
     try:
         for groups in in_batches(chosen.groups, max(min(rounds, _MOST_BATCHES), 1)):
             table = table.reopen() if parts else table
-            with begin_clustering(table, groups, predicted=due.predicted, timing=timing) as transaction:
+            known = None if parts else due.timeline
+            timeline = None
+            with begin_clustering(
+                table, groups, predicted=due.predicted, known=known, timing=timing
+            ) as transaction:
                 if transaction is not None:
-                    part, failed = _execute(spark, transaction)
+                    part, failed, timeline = _execute(spark, transaction)
                     parts.append(part)
                     failures += failed
     except (ParquetryError, PySparkException, Py4JJavaError) as failure:
         failures.append(failure)
     result = sum(parts, start=ClusteringResult(excluded_files=len(chosen.excluded)))
-    return _finish(table, result, failures, timing=timing)
+    return _finish(table, result, failures, timeline=timeline, timing=timing)
 
 
 def execute(
@@ -118,14 +123,21 @@ def execute(
     """
     add_rules(LogRules(personal=has_personal_columns(table.spec)))
     with begin_scheduled(table, instant, timing=timing) as transaction:
-        result, failures = _execute(spark, transaction)
-    return _finish(table, result, failures, timing=timing)
+        result, failures, timeline = _execute(spark, transaction)
+    return _finish(table, result, failures, timeline=timeline, timing=timing)
 
 
 def _finish(
-    table: TableHandle, result: ClusteringResult, failures: Sequence[Exception], *, timing: Timing
+    table: TableHandle,
+    result: ClusteringResult,
+    failures: Sequence[Exception],
+    *,
+    timeline: Timeline | None,
+    timing: Timing,
 ) -> ClusteringResult:
     """Run the services that are due, and return the result of the run or raise its first failure.
+
+    ``timeline`` is the one that shows the commit of the last part, or None if it has to be listed.
 
     Raises:
         PartlyClusteredError: If something was published and something failed.
@@ -133,7 +145,7 @@ def _finish(
     """
     if result.instants:
         last = CommitResult(instant=result.instants[-1], action=Action.REPLACECOMMIT, operation=CLUSTER)
-        services = run_due_services(table, last, timing=timing)
+        services = run_due_services(table, last, timeline, timing=timing)
         result = replace(result, warnings=result.warnings + services.warnings)
     if not failures:
         return result
@@ -144,8 +156,14 @@ def _finish(
 
 def _execute(
     spark: SparkSession, transaction: Transaction
-) -> tuple[ClusteringResult, Sequence[ParquetryError]]:
-    """Execute one plan; return its result and the failures of groups, which are also left out."""
+) -> tuple[ClusteringResult, Sequence[ParquetryError], Timeline | None]:
+    """Execute one plan.
+
+    Returns:
+        Its result, the failures of groups, which are also left out, and the timeline that shows its commit,
+        if it was listed.
+
+    """
     plans: list[ClusteringPlan] = []
     runs: list[_Run] = []
 
@@ -158,15 +176,15 @@ def _execute(
     def narrow(outcome: WriteOutcome, now: Timeline) -> WriteOutcome | None:
         return runs[0].narrow(outcome, now)
 
-    commit = run_once(transaction, body=rewrite, narrow=narrow)
+    commit, timeline = run_once(transaction, body=rewrite, narrow=narrow)
     file_groups = {part.key for plan in plans for group in plan.groups for part in group.slices}
     if commit.instant is None and file_groups:
         record_unpublished(transaction.timeline, transaction.instant, file_groups)
     if not runs:
-        return plan_result(commit, (), (), ()), ()
+        return plan_result(commit, (), (), ()), (), timeline
     publishable = runs[0].publishable
     result = plan_result(commit, publishable.groups, publishable.left_out, publishable.queries)
-    return result, runs[0].failures
+    return result, runs[0].failures, timeline
 
 
 def _plan_of(transaction: Transaction) -> ClusteringPlan:

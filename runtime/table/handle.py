@@ -142,9 +142,12 @@ class TableHandle:
             )
         return config
 
-    def timeline(self) -> Timeline:
-        """Return the current timeline of the table."""
-        return Timeline.load(self.store, self.config.timeline_layout)
+    def timeline(self, known: Timeline | None = None) -> Timeline:
+        """Return the current timeline of the table. Contents that ``known`` has read are not read again."""
+        layout = self.config.timeline_layout
+        if known is not None and known.layout == layout:
+            return known.reload()
+        return Timeline.load(self.store, layout)
 
     def view(self, timeline: Timeline) -> FileSystemView:
         """Return the files of the table as of that timeline."""

@@ -18,13 +18,13 @@ from parquetry.runtime.clustering.plan.history import (
     completed_clusterings,
     forecast_error,
 )
-from parquetry.runtime.clustering.plan.schedule import predict_groups, schedule
+from parquetry.runtime.clustering.plan.schedule import applied_policy, predict_groups, schedule
 from parquetry.runtime.clustering.plan.survey import commits_since_clustering, survey
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import Debt
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, limited_to_budget
-from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
+from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.handle import TableHandle
@@ -38,11 +38,13 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 class DueClustering:
     """The groups that one run would rewrite (``debt.groups``); ``debt.excluded`` has all other files and why.
 
-    ``predicted`` has the predictions that chose the scope of groups.
+    ``predicted`` has the predictions that chose the scope of groups. ``timeline`` is the one by which the
+    groups are due.
     """
 
     debt: Debt
     predicted: PredictedGroups
+    timeline: Timeline
 
 
 @retry_stale
@@ -64,6 +66,7 @@ def due_clustering(
     return DueClustering(
         debt=limited_to_budget(due_debt, budget, max_groups=spec.plan.max_groups),
         predicted=choose.predicted,
+        timeline=timeline,
     )
 
 
@@ -94,9 +97,11 @@ def forecast_due(
     table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None
 ) -> ClusteringForecast:
     """Return the forecast of a run, for as many groups as a sample within the ``limits`` covers."""
-    if not table.effective_spec(table.timeline()).extra.queries:
+    if not table.effective_spec(due.timeline).extra.queries:
         return ClusteringForecast(debt=due.debt)
-    predicted = predict_groups(table, due.debt.groups, known=due.predicted, limits=limits)
+    predicted = predict_groups(
+        table, due.debt.groups, predicted=due.predicted, known=due.timeline, limits=limits
+    )
     return _forecast(
         table, due.debt, sum_by_query(query for one in predicted.values() for query in one.queries)
     )
@@ -126,7 +131,9 @@ def schedule_clustering(
     """
     due = due_clustering(table, budget=budget, timing=timing)
     groups = due.debt.groups
-    plan = schedule(table, groups, predicted=due.predicted, timing=timing) if groups else None
+    if not groups:
+        return ScheduledClustering()
+    plan = schedule(table, groups, predicted=due.predicted, known=due.timeline, timing=timing)
     if plan is None:
         return ScheduledClustering()
     partitions = {group.partition for group in plan.groups}
@@ -145,7 +152,7 @@ def is_clustering_due(table: TableHandle, trigger: Trigger) -> bool:
     the next check follows only after as many writes. Archived writes cannot be counted, so as many writes as
     the timeline keeps are always enough.
     """
-    policy = _applied(table)
+    policy = applied_policy(table)
     if table.spec is None or policy.trigger is not trigger:
         return False
     timeline = table.timeline()
@@ -175,13 +182,7 @@ def _commits_required(spec: TableSpec) -> int:
 
 def trigger_of(table: TableHandle) -> Trigger:
     """Return the trigger of the table's clustering in the applied spec, or OFF without an applied spec."""
-    return _applied(table).trigger
-
-
-def _applied(table: TableHandle) -> ClusteringSpec:
-    if table.spec is None:
-        return ClusteringSpec()
-    return table.spec.clustering
+    return applied_policy(table).trigger
 
 
 def record_check(table: TableHandle) -> None:

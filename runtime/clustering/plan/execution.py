@@ -33,7 +33,6 @@ from parquetry.runtime.spec.clustering import (
     ExecutionPolicy,
 )
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import relative_path
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 
@@ -140,7 +139,8 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
     table = transaction.table
     view = table.view(transaction.timeline)
     partitions = sorted({part.partition for group in plan.groups for part in group.slices})
-    current = {part.path: part for slices in map_each(partitions, view.slices) for part in slices}
+    view.list_partitions(partitions)
+    current = {part.path: part for partition in partitions for part in view.slices(partition)}
     planned = execution_of(plan)
     execution = planned.execution if planned is not None else _of_hudi(plan)
     check_strategies(ClusteringSpec(execution=execution), table.store.allowed)

@@ -30,15 +30,15 @@ from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY, encode_
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, is_alive, open_session, read_claim
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.owner import Owner
-from parquetry.runtime.commit.recovery import SCHEDULED, recovered_timeline
+from parquetry.runtime.commit.recovery import SCHEDULED, recovered, recovered_timeline
 from parquetry.runtime.commit.table_lock import table_lock
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.model import FileKey
+from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import logging_failures
-from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
@@ -65,12 +65,18 @@ class ScheduledPlan:
     queries: tuple[QueryForecast, ...]
 
 
+def applied_policy(table: TableHandle) -> ClusteringSpec:
+    """Return the clustering policy of the applied spec, or the default one without an applied spec."""
+    return ClusteringSpec() if table.spec is None else table.spec.clustering
+
+
 @contextmanager
 def begin_clustering(
     table: TableHandle,
     groups: Sequence[PlannedGroup],
     *,
     predicted: PredictedGroups | None = None,
+    known: Timeline | None = None,
     timing: Timing,
 ) -> Iterator[Transaction | None]:
     """Yield a transaction whose plan is on the timeline, for execution by this process.
@@ -82,6 +88,7 @@ def begin_clustering(
         table: The table.
         groups: The groups of the plan.
         predicted: Predictions from the choice of scope. Rows of these groups are not read again.
+        known: A timeline that the caller has listed, on which the files of the groups are current, or None.
         timing: The time limits of sessions and locks.
 
     Raises:
@@ -91,13 +98,14 @@ def begin_clustering(
         LockHeldError: If another process does not release the lock.
 
     """
-    known = predict_groups(table, groups, known=predicted)
-    with _session(table, timing, purpose=CLUSTER) as session:
-        if _write_plan(table, session, groups, known) is None:
+    forecasts = predict_groups(table, groups, predicted=predicted, known=known)
+    timeline, current = _current_now(table, groups, known=known, timing=timing)
+    with _session(table, timeline, purpose=CLUSTER, timing=timing) as session:
+        if _write_plan(table, session, timeline, current, forecasts) is None:
             session.acknowledge()
             yield None
             return
-        yield _transaction(table, session)
+        yield _transaction(table, session, timeline)
 
 
 def schedule(
@@ -105,6 +113,7 @@ def schedule(
     groups: Sequence[PlannedGroup],
     *,
     predicted: PredictedGroups | None = None,
+    known: Timeline | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> ScheduledPlan | None:
     """Put a plan on the timeline for :func:`begin_scheduled`; return None if no group of it remains.
@@ -112,15 +121,18 @@ def schedule(
     After ``timing.plan_expires_seconds`` the next writer rolls the plan back. The arguments and errors are
     those of :func:`begin_clustering`.
     """
-    known = predict_groups(table, groups, known=predicted)
-    with _session(table, timing, purpose=SCHEDULED) as session:
-        requested = _write_plan(table, session, groups, known)
+    forecasts = predict_groups(table, groups, predicted=predicted, known=known)
+    timeline, current = _current_now(table, groups, known=known, timing=timing)
+    with _session(table, timeline, purpose=SCHEDULED, timing=timing) as session:
+        requested = _write_plan(table, session, timeline, current, forecasts)
         if requested is None:
             session.acknowledge()
             return None
         session.withdraw()
-        forecasts = (known[group.files[0].key] for group in requested if group.files[0].key in known)
-        queries = sum_by_query(query for forecast in forecasts for query in forecast.queries)
+        first_files = (group.files[0].key for group in requested)
+        queries = sum_by_query(
+            query for key in first_files if key in forecasts for query in forecasts[key].queries
+        )
         return ScheduledPlan(instant=session.instant, groups=requested, queries=queries)
 
 
@@ -140,48 +152,58 @@ def begin_scheduled(table: TableHandle, instant: str, *, timing: Timing) -> Iter
     claim = Claim(instant=instant, purpose=CLUSTER, run=instant, attempt=0, owner=owner)
     heartbeat = Heartbeat(store, instant, timing)
     try:
-        with _session(table, timing, purpose="take up a clustering plan") as session:
+        timeline = recovered_timeline(table, timing=timing)
+        with _session(table, timeline, purpose="take up a clustering plan", timing=timing) as session:
             with table_lock(table, session):
                 check_pending(table, instant, timing)
                 heartbeat.start()
                 store.put(claim_path(instant), claim.to_bytes())
             session.acknowledge()
-        yield _transaction(table, Session(store=store, claim=claim, heartbeat=heartbeat, timing=timing))
+        session = Session(store=store, claim=claim, heartbeat=heartbeat, timing=timing)
+        yield _transaction(table, session, timeline)
     finally:
         heartbeat.stop()
         owner.finish()
 
 
 @contextmanager
-def _session(table: TableHandle, timing: Timing, *, purpose: str) -> Iterator[Session]:
-    """Yield a session on a new instant, after the rollback of writes of dead processes."""
-    after = recovered_timeline(table, timing=timing).last_instant
-    zone = table.config.timezone
+def _session(table: TableHandle, timeline: Timeline, *, purpose: str, timing: Timing) -> Iterator[Session]:
+    """Yield a session on an instant that is newer than the timeline."""
+    after, zone = timeline.last_instant, table.config.timezone
     with open_session(table.store, purpose=purpose, after=after, zone=zone, timing=timing) as session:
         yield session
 
 
-def _transaction(table: TableHandle, session: Session) -> Transaction:
+@retry_stale
+def _current_now(
+    table: TableHandle, groups: Sequence[PlannedGroup], *, known: Timeline | None, timing: Timing
+) -> tuple[Timeline, tuple[PlannedGroup, ...]]:
+    """Return the timeline after recovery from dead writes, and the groups whose files are current on it."""
+    timeline = recovered(table, table.timeline(known), timing=timing)
+    return timeline, _current(table, groups, since=known, now=timeline)
+
+
+def _transaction(table: TableHandle, session: Session, known: Timeline) -> Transaction:
     # The table may have been opened long ago, before Spark started, and another spec applied since.
     table = table.reopen()
-    return Transaction(session, table, table.timeline(), action=Action.REPLACECOMMIT, operation=CLUSTER)
+    return Transaction(session, table, table.timeline(known), action=Action.REPLACECOMMIT, operation=CLUSTER)
 
 
 @retry_stale
 def _write_plan(
     table: TableHandle,
     session: Session,
+    timeline: Timeline,
     groups: Sequence[PlannedGroup],
     predicted: Mapping[FileKey, GroupForecast],
 ) -> tuple[PlannedGroup, ...] | None:
-    """Put the plan on the timeline under the lock; return its groups, or None if nothing remains to plan."""
-    store = table.store
-    timeline = table.timeline()
-    spec = table.effective_spec(timeline)
-    policy = spec.clustering
-    groups = _current(table, timeline, groups)
+    """Put the plan on the timeline under the lock; return its groups, or None if nothing remains to plan.
+
+    The files of the groups are current on the ``timeline``.
+    """
     if not groups:
         return None
+    store, policy = table.store, applied_policy(table)
     wanted = {group.files[0].key for group in groups}
     predicted = {key: forecast for key, forecast in predicted.items() if key in wanted}
     samples = keep_samples(store, session.instant, predicted)
@@ -191,7 +213,8 @@ def _write_plan(
             now = timeline.reload()
             current = replace(table, config=table.config_under_lock())
             check_writable(current, now, store.now_ms())
-            publishable = _publishable(table, timeline, now, groups, timing=session.timing)
+            groups = _current(table, groups, since=timeline, now=now)
+            publishable = _not_reserved(groups, now, timing=session.timing)
             if publishable:
                 plan = with_forecast(
                     avro_plan(store, publishable, policy), session.instant, predicted, samples
@@ -206,7 +229,7 @@ def _write_plan(
 
 
 def _put_plan(session: Session, lock: TableLock, requested: Instant, plan: ClusteringPlan) -> bool:
-    """Write the requested file, and return whether the lock was held meanwhile.
+    """Write the requested file, release the lock, and return whether it was held meanwhile.
 
     If not, the plan is withdrawn.
     """
@@ -220,6 +243,8 @@ def _put_plan(session: Session, lock: TableLock, requested: Instant, plan: Clust
         store.uri, f"the plan {session.instant} is written, but the lock could not be read again"
     ):
         is_held = lock.is_held()
+        if is_held:
+            lock.release(is_confirmed=True)
     if not is_held:
         # Another process took the lock while this one slept. It may have published or planned the same files.
         store.delete(requested.path)
@@ -232,25 +257,39 @@ def _put_plan(session: Session, lock: TableLock, requested: Instant, plan: Clust
 
 
 def _current(
-    table: TableHandle, timeline: Timeline, groups: Sequence[PlannedGroup]
+    table: TableHandle, groups: Sequence[PlannedGroup], *, since: Timeline | None, now: Timeline
 ) -> tuple[PlannedGroup, ...]:
-    """Return the groups whose files are all current on that timeline."""
-    view = table.view(timeline)
+    """Return the groups whose files are all current on the timeline ``now``.
+
+    ``since`` is an older timeline on which they all were, or None if there is none.
+    """
+    if since is not None and _keeps_writes(since, now):
+        changed = changed_groups(since, now, [file.key for group in groups for file in group.files])
+        return tuple(group for group in groups if changed.isdisjoint(file.key for file in group.files))
+    # A write was rolled back or archived, so only the listings show which files are current.
+    view = table.view(now)
     partitions = sorted({group.partition for group in groups})
-    current = {part.path for slices in map_each(partitions, view.slices) for part in slices}
+    view.list_partitions(partitions)
+    current = {part.path for partition in partitions for part in view.slices(partition)}
     return tuple(group for group in groups if all(file.path in current for file in group.files))
 
 
-def _publishable(
-    table: TableHandle, before: Timeline, now: Timeline, groups: Sequence[PlannedGroup], *, timing: Timing
+def _keeps_writes(since: Timeline, now: Timeline) -> bool:
+    """Return whether no write of the timeline ``since`` has left it: by a rollback, or into the archive.
+
+    A write that was pending may have been completed and archived meanwhile.
+    """
+    return all(now.is_completed(write.time) for write in since.completed_writes) and all(
+        now.contains(write.time) for write in since.pending_writes
+    )
+
+
+def _not_reserved(
+    groups: Sequence[PlannedGroup], now: Timeline, *, timing: Timing
 ) -> tuple[PlannedGroup, ...]:
-    """Return the groups that were current ``before``, still are, and are not reserved."""
-    if not all(now.is_completed(write.time) for write in before.completed_writes):
-        # A write was rolled back or archived, so only the listings show which files are current.
-        groups = _current(table, now, groups)
-    keys = [file.key for group in groups for file in group.files]
-    gone = {*changed_groups(before, now, keys), *reserved_groups(now, timing=timing)}
-    return tuple(group for group in groups if gone.isdisjoint(file.key for file in group.files))
+    """Return the groups that no live writer has announced and no pending plan names."""
+    reserved = reserved_groups(now, timing=timing)
+    return tuple(group for group in groups if not any(file.key in reserved for file in group.files))
 
 
 def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
@@ -289,7 +328,8 @@ def predict_groups(
     table: TableHandle,
     groups: Sequence[PlannedGroup],
     *,
-    known: PredictedGroups | None,
+    predicted: PredictedGroups | None,
+    known: Timeline | None = None,
     limits: SampleLimits | None = None,
 ) -> Mapping[FileKey, GroupForecast]:
     """Return the forecast of each group under the applied policy, by its first file.
@@ -299,15 +339,16 @@ def predict_groups(
     Args:
         table: The table.
         groups: The groups of the plan.
-        known: Predictions from the choice of scope. Rows of these groups are not read again.
+        predicted: Predictions from the choice of scope. Rows of these groups are not read again.
+        known: A timeline that the caller has listed, or None.
         limits: The limits of the sample.
 
     Returns:
-        The forecasts, empty if no query is declared.
+        The forecasts, empty if no query is declared and rows are not ranked by a sample.
 
     """
-    spec = table.effective_spec(table.timeline())
-    return predict(table.store, spec, groups, known=known, limits=limits)
+    spec = table.effective_spec(known or table.timeline())
+    return predict(table.store, spec, groups, known=predicted, limits=limits)
 
 
 def keep_samples(

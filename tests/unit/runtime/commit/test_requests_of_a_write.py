@@ -12,9 +12,12 @@ import pytest
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.instant import Action
+from tests.support.one_process_spark import OneProcessSpark
+from tests.support.planned_clustering import SORTED, apply_clustering
 from tests.support.s3_server import BUCKET
 from tests.support.small_table import COLUMNS, FAST, make_table, view_rows
 
@@ -31,14 +34,18 @@ def sent(requests: Counter[str], action: Callable[[], object]) -> Counter[str]:
     return Counter(requests)
 
 
+def empty_table(version, s3_options):
+    store = open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}/t", s3_options)
+    table = make_table(store, table_version=version, keep_commits=50)
+    table.timing = CALM
+    table.services = True
+    return table
+
+
 @pytest.fixture
 def table(version, s3_options):
     """A table with one file in each of four partitions, by one commit behind that of the creation."""
-    table = make_table(
-        open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}/t", s3_options), table_version=version, keep_commits=50
-    )
-    table.timing = CALM
-    table.services = True
+    table = empty_table(version, s3_options)
     table.insert({f"k{partition}": (0, partition) for partition in PARTITIONS})
     return table
 
@@ -85,3 +92,28 @@ def test_a_clean(table, version, s3_requests):
     # Listed: the timeline four times, the partitions twice with the root and once without it, the notes of
     # abandoned buckets, and all of .hoodie; for a completion time, the timeline once more.
     assert requests == {"GET": 4, "HEAD": 2, "LIST": 11 + (version == 9), "PUT": 6, "DELETE": 4}
+
+
+def test_a_clustering(version, s3_options, s3_requests):
+    table = empty_table(version, s3_options)
+    apply_clustering(table, SORTED)
+    results = []
+
+    def clustered(inserts):
+        """The requests of a clustering after these inserts; each writes a file in two partitions."""
+        for number in range(inserts):
+            table.insert({f"{inserts}{number}{partition}": (number, partition) for partition in "ab"})
+        handle = table.handle
+        return sent(s3_requests, lambda: results.append(cluster(OneProcessSpark(), handle, timing=CALM)))
+
+    few = clustered(2)
+    # Listed: the timeline, the root, the partitions and the groups that were left out, for what is due; the
+    # timeline before the lock and under it, for the plan; the applied records, the timeline and the
+    # partitions, for the execution; the timeline and the partitions under the lock, and the timeline behind
+    # the commit.
+    assert few == {"GET": 26, "LIST": 12, "PUT": 12, "HEAD": 6, "DELETE": 4}
+    many = clustered(5)
+    assert [(result.files_before, result.files_after) for result in results] == [(4, 2), (12, 2)]
+    # Eight further files: the footer, and the footer with the rows. Six further commits, and the statistics
+    # of four.
+    assert many - few == {"GET": 8 * 2 + 6 + 4}

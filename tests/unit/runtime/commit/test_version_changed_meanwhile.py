@@ -84,3 +84,12 @@ def test_a_clustering_whose_plan_was_taken_over_rolls_that_back(tmp_path, monkey
     assert leftovers(path) == []
     assert rows_of(path) == view_rows(path) == rows
     SmallTable(open_store(path)).upsert({key: (9, p) for key, (_, p) in rows.items()})
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_timeline_of_the_old_version_is_not_loaded_again_for_the_new_one(tmp_path, version):
+    path = tmp_path / "t"
+    known = make_table(path, table_version=version).handle.timeline()
+    change(path)
+    handle = open_table(open_store(path))
+    assert handle.timeline(known).layout == handle.config.timeline_layout != known.layout

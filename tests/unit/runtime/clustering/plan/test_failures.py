@@ -75,6 +75,21 @@ def clustered(table):
         return handle.cleared(cluster.cluster(OneProcessSpark(), handle, timing=FAST))
 
 
+def test_partition_metadata_that_is_lost_during_a_clustering_is_put_with_its_commit(table, path, monkeypatch):
+    rewrite, lost = cluster._rewrite, path / "p=a" / ".hoodie_partition_metadata"
+    expected = view_rows(path)
+
+    def rewritten(spark, context, works):
+        if "p=a" in {work.partition for work in works}:
+            lost.unlink()
+        return rewrite(spark, context, works)
+
+    monkeypatch.setattr(cluster, "_rewrite", rewritten)
+    assert clustered(table).files_after == 4
+    assert lost.exists()
+    assert view_rows(path) == expected
+
+
 def failing_at(monkeypatch, call):
     """Let the rewrite of that batch fail as a store does."""
     rewrite, calls = cluster._rewrite, []

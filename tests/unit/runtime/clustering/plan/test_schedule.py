@@ -14,14 +14,16 @@ from parquetry.runtime.clustering.plan.avro import (
     avro_plan,
     execution_of,
 )
+from parquetry.runtime.clustering.plan.due import due_clustering
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, begin_scheduled, schedule
 from parquetry.runtime.clustering.plan.survey import RUN_KEY, commits_since_clustering
 from parquetry.runtime.commit.claims import read_claim
-from parquetry.runtime.commit.transaction import begin
+from parquetry.runtime.commit.transaction import Transaction, begin
 from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import ExclusionReason, PlannedGroup
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.spec.clustering import ExecutionPolicy, Existing
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import open_store
@@ -127,6 +129,69 @@ def test_a_group_that_a_writer_has_changed_meanwhile_is_not_planned(table):
     table.upsert({"k0": (99, "a")})
     plan = schedule(table.handle, groups, timing=FAST)
     assert {group.partition for group in plan.groups} == {"p=b"}
+
+
+def upserted(table, newest):
+    table.upsert({"k0": (99, "a")})
+
+
+def rolled_back(table, newest):
+    rollback(table.handle, newest, timing=FAST)
+
+
+def overwritten(table, newest):
+    table.overwrite({"new": (1, "a")})
+
+
+@pytest.mark.parametrize("changed", [upserted, rolled_back, overwritten])
+def test_a_group_that_has_changed_since_it_was_due_is_not_planned(table, changed):
+    newest = table.insert({"gone": (1, "a")}).instant
+    due = due_clustering(table.handle, timing=FAST)
+    assert {group.partition for group in due.debt.groups} == {"p=a", "p=b"}
+    changed(table, newest)
+    plan = schedule(table.handle, due.debt.groups, known=due.timeline, timing=FAST)
+    assert {group.partition for group in plan.groups} == {"p=b"}
+
+
+def test_a_change_that_was_pending_when_a_group_was_due_and_is_archived_by_now_is_noticed(table, monkeypatch):
+    announce, due = Transaction.announce, []
+
+    def archive(*times):
+        timeline = timeline_of(table.store)
+        table.store.delete_all(info.path for name, info in timeline.files.items() if name.startswith(times))
+
+    def announced(transaction, *arguments, **options):
+        monkeypatch.undo()
+        older = [write.time for write in transaction.timeline.completed_writes]
+        table.insert({"new": (1, "c")})
+        archive(*older)
+        due.append(due_clustering(table.handle, timing=FAST))
+        return announce(transaction, *arguments, **options)
+
+    monkeypatch.setattr(Transaction, "announce", announced)
+    archive(table.upsert({"k0": (99, "a")}).instant)
+    plan = schedule(table.handle, due[0].debt.groups, known=due[0].timeline, timing=FAST)
+    assert {group.partition for group in plan.groups} == {"p=b", "p=c"}
+
+
+def test_what_is_due_is_planned_without_another_listing_of_its_partitions(table, tmp_path):
+    counting = CountingStore(table.store, tmp_path / "log")
+    handle = open_table(counting)
+    due = due_clustering(handle, timing=FAST)
+    counting.reset()
+    assert schedule(handle, due.debt.groups, known=due.timeline, timing=FAST) is not None
+    listed = [path for kind, path in counting.calls() if kind is Kind.LIST]
+    assert listed == [handle.timeline().layout.NAMES.folder] * 2
+
+
+def test_a_dead_write_that_was_pending_when_a_clustering_was_due_is_rolled_back_first(table):
+    with begin(
+        table.handle, action=Action.COMMIT, operation="UPSERT", timing=FAST, run=None, attempt=0
+    ) as dead:
+        due = due_clustering(table.handle, timing=FAST)
+    assert timeline_of(table.store).write_at(dead.instant) is not None
+    assert schedule(table.handle, due.debt.groups, known=due.timeline, timing=AT_ONCE) is not None
+    assert timeline_of(table.store).write_at(dead.instant) is None
 
 
 def test_a_file_that_a_living_writer_has_announced_is_left_to_it(table):
