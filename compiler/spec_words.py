@@ -72,6 +72,7 @@ def document(spec: TableSpec) -> dict[str, Any]:
         "partitioning": {"hive_style": spec.hive_style, "url_encode": spec.url_encode},
         "table_version": spec.table_version,
         "locks": str(spec.locks),
+        **({} if spec.publish is None else {"publish": to_json_value(spec.publish)}),
         "sizing": {
             "max_file_size": format_size(sizing.max_file_size_bytes),
             "small_file_limit": format_size(sizing.small_file_limit_bytes),
@@ -173,8 +174,13 @@ _NO_DEFAULT: Final = object()
 
 
 def is_default(path: str, value: Any) -> bool:
-    """Return whether a field of a named entry has the value that it has when it is absent."""
+    """Return whether a field of a named entry has the value that it has when it is absent.
+
+    A format below ``publish`` has no such value: an empty mapping publishes the table.
+    """
     section, _, name = path.partition(".")
+    if section == "publish":
+        return False
     defaults = ENTRY_DEFAULTS.get(section, {})
     return value in (None, [], {}) or defaults.get(name.rpartition(".")[2], _NO_DEFAULT) == value
 

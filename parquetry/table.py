@@ -15,6 +15,7 @@ from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.commit.rollback import RollbackResult
 from parquetry.runtime.layout.clustering.run_budget import RunBudget
+from parquetry.runtime.publish.publishing import PublishResult, formats_of, publish
 from parquetry.runtime.services.accepted_loss import accept_loss
 from parquetry.runtime.services.archive import ArchiveResult, archive
 from parquetry.runtime.services.clean import CleanResult, clean
@@ -414,6 +415,15 @@ class Table:
     def restore(self, savepoint: str) -> RestoreResult:
         """Restore the table to a savepoint; everything later is removed."""
         return restore(self._handle(), savepoint)
+
+    @python_messages()
+    def publish(self) -> tuple[PublishResult, ...]:
+        """Bring the metadata of the table formats that its spec names to the newest state.
+
+        Each write, clean, rollback and restore does so. This catches up after writes of other programs.
+        """
+        handle = self._handle()
+        return publish(handle, formats_of(handle))
 
     @python_messages()
     def rollback(self, instant: str) -> RollbackResult:

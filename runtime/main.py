@@ -40,6 +40,7 @@ from parquetry.runtime.errors import (
     SourceChangedError,
 )
 from parquetry.runtime.layout.clustering.run_budget import RunBudget, left_for_later
+from parquetry.runtime.publish.publishing import publish_after
 from parquetry.runtime.redaction import secrets_of, without_secrets
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
@@ -263,7 +264,9 @@ def _create(job: JobPlan, store: ObjectStore) -> JobResult:
 def _services(job: JobPlan, store: ObjectStore) -> JobResult:
     """Clean, then archive: a replaced group must leave the disk before its replacecommit is archived."""
     whole = job.kind is JobKind.CLEAN
-    cleaned = (clean if whole else clean_if_due)(open_table(store, owner=job.owner))
+    handle = open_table(store, owner=job.owner)
+    publish_after(handle, "run")
+    cleaned = (clean if whole else clean_if_due)(handle)
     archived = (archive if whole else archive_if_due)(open_table(store, owner=job.owner))
     services = ServiceResult(
         files_cleaned=cleaned.files_deleted + cleaned.orphans_deleted if cleaned else 0,

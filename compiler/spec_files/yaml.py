@@ -18,7 +18,7 @@ _HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}
 KEY_ORDER: Final = (
     *("apiVersion", "kind", "name", "description", "owner", "tags", "location", "moved", "columns"),
     *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "table_version", "locks"),
-    "policy",
+    *("publish", "policy"),
     *("sizing", "clustering", "retention", "files", "sources", "queries", "tests"),
 )
 _SOURCE_KEYS: Final = (
@@ -29,7 +29,10 @@ _NULLABLE: Final = "retention.clean.keep_commits"
 VERSION: Final = "table_version"
 LOCKS: Final = "locks"
 META_COLUMNS: Final = "files.meta_columns"
-LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning", VERSION, LOCKS)
+LAYERED: Final = (
+    *("sizing", "files", "retention", "clustering", "key_scope", "partitioning", "publish"),
+    *(VERSION, LOCKS),
+)
 
 
 def structure(spec: TableSpec, *, location: str | Mapping[str, str] | None) -> dict[str, Any]:

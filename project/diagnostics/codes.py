@@ -432,6 +432,13 @@ _ALL = (
         "Correct the spelling or the value, or remove the option.",
     ),
     _code(
+        "PQ508",
+        "Not publishable",
+        "A format below `publish` cannot show the files of the table: readers of Delta tables know no key of "
+        "encrypted files.",
+        "Remove the format, or what it cannot show.",
+    ),
+    _code(
         "PQ601",
         "Not one SQL expression",
         "An SQL setting is exactly one expression of Spark SQL, or exactly one SELECT for `select`. It "

@@ -25,6 +25,7 @@ def check_settings(resolution: Resolution) -> None:
     _check_retention(resolution)
     _check_files(resolution)
     _check_readers(resolution)
+    _check_publish(resolution)
 
 
 def _check_sizing(resolution: Resolution) -> None:
@@ -231,6 +232,16 @@ def _check_readers(resolution: Resolution) -> None:
         path = effect.trait.path if resolution.was_declared(effect.trait.path) else READERS_PATH
         code = "PQ713" if effect.is_wrong else "PQ714"
         resolution.report(code, effect.message, path, effect.remedy)
+
+
+def _check_publish(resolution: Resolution) -> None:
+    """Report a published table whose files readers of the other format cannot open."""
+    spec, path, key = resolution.table.spec, "publish.delta", "files.encryption_key"
+    if spec.publish is None or not spec.files.keys or not resolution.intact(path, "files"):
+        return
+    summary = "readers of Delta tables cannot read encrypted files, so the table cannot be published as one"
+    named = path if resolution.was_declared(path) else key
+    resolution.report("PQ508", summary, named, f"remove {path}, or {key}", at_key=True)
 
 
 def _in_table(resolution: Resolution, path: str) -> bool:

@@ -28,9 +28,10 @@ from parquetry.runtime.spec.types import ColumnType
 _SECTIONS = ("sizing", "clustering", "retention", "files")
 _VERSION = "table_version"
 _LOCKS = "locks"
+_PUBLISH = "publish"
 _FROM_TARGET = (_VERSION, _LOCKS, READERS_PATH)
-_FROM_DEFAULTS = (*_SECTIONS, _VERSION, _LOCKS, "owner", "tags", "key_scope", "partitioning")
-_FROM_POLICY = (*_SECTIONS, _VERSION, _LOCKS)
+_FROM_DEFAULTS = (*_SECTIONS, _VERSION, _LOCKS, _PUBLISH, "owner", "tags", "key_scope", "partitioning")
+_FROM_POLICY = (*_SECTIONS, _VERSION, _LOCKS, _PUBLISH)
 _FROM_OVERRIDES = ("sizing", "clustering", "retention", "tags")
 
 
@@ -170,6 +171,7 @@ def resolve(file: SpecFile, context: ResolutionContext) -> Resolution | None:
         table_version=value[_VERSION],
         # Hudi, too, has no storage-based lock on a local path.
         locks=Locks(value[_LOCKS]) if is_in_bucket(location) else Locks.FILE,
+        publish=settings.publish(value.get(_PUBLISH, {})),
     )
     table = ResolvedTable(
         spec=spec,

@@ -27,8 +27,10 @@ from parquetry.runtime.spec.table_spec import (
     MODIFIED,
     BloomFilter,
     Column,
+    DeltaFormat,
     FilesPolicy,
     Operation,
+    Publish,
     Query,
     RetentionPolicy,
     Source,
@@ -63,6 +65,11 @@ def sizing(value: Mapping[str, Any]) -> SizingPolicy:
         record_size_bytes=None if record == "auto" else size_bytes(record),
         min_fill=float(value["min_fill"]),
     )
+
+
+def publish(value: Mapping[str, Any]) -> Publish | None:
+    """Return the formats in which the table is published, or None if there are none."""
+    return Publish(delta=DeltaFormat()) if "delta" in value else None
 
 
 def files(value: Mapping[str, Any]) -> FilesPolicy:

@@ -25,6 +25,7 @@ from parquetry.runtime.commit.table_lock import lock_with_properties, locked_ses
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.parquet.key_management import secret_of
+from parquetry.runtime.publish.publishing import publish_after
 from parquetry.runtime.spec.job import Requirements, TableOwner
 from parquetry.runtime.spec.paths import types_by_path, without
 from parquetry.runtime.spec.rules import check_new_columns
@@ -118,11 +119,13 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     for _ in range(timing.retries + 1):
         instant = (_alter_schema(store, change, timing) if change.alters_schema else None) or instant
         if not change.records:
+            _publish(store, change)
             return ChangeResult(
                 created=False, applied_number=applied.ref.number if applied else 0, instant=instant
             )
         number = _record_locked(store, change, timing)
         if number is not None:
+            _publish(store, change)
             return ChangeResult(created=False, applied_number=number, instant=instant)
     raise ConflictError(
         "{table}: other writers reverted the schema {attempts} times before the spec could be recorded; "
@@ -130,6 +133,12 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
         table=store.uri,
         attempts=timing.retries + 1,
     )
+
+
+def _publish(store: ObjectStore, change: TableChange) -> None:
+    """Publish the table with its new spec or columns, if a spec that stays in force says so."""
+    if change.spec.publish is not None and not change.forgets:
+        publish_after(open_table(store, owner=change.owner), "apply")
 
 
 def _check(store: ObjectStore, change: TableChange) -> None:
@@ -163,7 +172,9 @@ def _create(store: ObjectStore, change: TableChange) -> ChangeResult:
             # finishes that, so that the next plan sees it.
             open_table(store)
         raise
-    return ChangeResult(created=True, applied_number=_record(store, change))
+    number = _record(store, change)
+    _publish(store, change)
+    return ChangeResult(created=True, applied_number=number)
 
 
 def _check_resumable_creation(store: ObjectStore, change: TableChange) -> None:

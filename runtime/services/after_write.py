@@ -1,4 +1,4 @@
-"""The services that are due after a write: a clean, then an archival. Neither may fail the write."""
+"""The services that are due after a write: publishing, a clean, an archival. None may fail the write."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from parquetry.errors import message_of
 from parquetry.message import Message, Text
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StaleTimelineError
+from parquetry.runtime.publish.publishing import publish_after
 from parquetry.runtime.services.archive import ArchiveResult, archive_if_due
 from parquetry.runtime.services.clean import CleanResult, clean_if_due
 from parquetry.runtime.services.retention import retention_of
@@ -44,7 +45,8 @@ def run_due_services(
     """
     if result.instant is None:
         return result
-    warnings = list(result.warnings)
+    warnings = [*result.warnings, *publish_after(table, "write")]
+    had = len(warnings)
     policy: RetentionPolicy | None = None
 
     def clean(now: Timeline | None) -> CleanResult | None:
@@ -56,7 +58,7 @@ def run_due_services(
         return archive_if_due(table, policy=policy, timeline=now, timing=timing)
 
     cleaned = _attempt("clean", clean, timeline, warnings, table)
-    if warnings != list(result.warnings):
+    if len(warnings) > had:
         return replace(result, warnings=tuple(warnings))
     archived = _attempt("archive", archive, timeline if cleaned is None else None, warnings, table)
     return replace(

@@ -17,6 +17,7 @@ from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.commit.recovery import recover, recovered_timeline
 from parquetry.runtime.commit.rollback import withdraw_request
 from parquetry.runtime.commit.table_lock import locked_session, table_lock
+from parquetry.runtime.publish.publishing import expire_published, files_still_named
 from parquetry.runtime.services.clean_plan import (
     Expiry,
     clean_horizon,
@@ -26,6 +27,7 @@ from parquetry.runtime.services.clean_plan import (
     pending_cleans,
     plan_expiry,
     superseded_versions,
+    without_files,
 )
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
@@ -180,8 +182,15 @@ def _clean(
         timeline = timeline.reload()
     expiry = find_expired(timeline)
     if expiry is not None and expiry.count > 0:
-        instant, count = _delete_expired(table, timeline, expiry, find_expired, timing)
+        named = files_still_named(table)
+
+        def unnamed(timeline: Timeline) -> Expiry | None:
+            return without_files(find_expired(timeline), named)
+
+        instant, count = _delete_expired(table, timeline, without_files(expiry, named), unnamed, timing)
         deleted += count
+        if expiry.limits.earliest is not None:
+            expire_published(table, expiry.limits.earliest)
     elif expiry is not None and not expiry.is_partial:
         newest = timeline.completed_writes[-1].time
         note_progress(

@@ -83,6 +83,18 @@ def plan_expiry(view: FileSystemView, limits: Horizon, partitions: Iterable[str]
     return Expiry(limits=limits, files=files)
 
 
+def without_files(expiry: Expiry | None, kept: Collection[str]) -> Expiry | None:
+    """Return the expiry without the files ``kept``; it is partial if one of them had expired."""
+    if expiry is None or not kept:
+        return expiry
+    rest = {
+        partition: tuple(path for path in paths if path not in kept)
+        for partition, paths in expiry.files.items()
+    }
+    files = {partition: paths for partition, paths in rest.items() if paths}
+    return replace(expiry, files=files, is_partial=expiry.is_partial or files != dict(expiry.files))
+
+
 def protected_files(timeline: Timeline) -> frozenset[tuple[str, str]]:
     """Return (partition, file name) of every file that a savepoint protects."""
     return frozenset(

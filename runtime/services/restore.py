@@ -12,6 +12,7 @@ from parquetry.runtime.commit.restore_execution import finish_restore
 from parquetry.runtime.commit.rollback import withdraw_request
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.publish.publishing import publish_after
 from parquetry.runtime.services.clean_plan import finish_cleans
 from parquetry.runtime.sources.ledger import ReadAgain, read_again
 from parquetry.runtime.spec.codec import Brief
@@ -76,6 +77,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
             )
         partitions = table.view(timeline).partitions()
         files = finish_restore(session, timeline.reload(), requested, partitions=partitions)
+    publish_after(table, "restore")
     return RestoreResult(
         savepoint=savepoint,
         instant=session.instant,

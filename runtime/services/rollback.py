@@ -16,6 +16,7 @@ from parquetry.runtime.commit.rollback import (
 )
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.publish.publishing import publish_after
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.sources.ledger import read_again
 from parquetry.runtime.storage.model import ObjectStore
@@ -65,6 +66,7 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
             table=store.uri,
             instant=instant,
         )
+    publish_after(table, "rollback")
     return replace(result, reads_again=reads_again)
 
 

@@ -21,8 +21,10 @@ from parquetry.message import FILE_FIELD, Value, command
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.table_state import TableState
-from parquetry.runtime.errors import InvalidDataError, NotFoundError
+from parquetry.runtime.errors import InvalidDataError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.publish.delta import LOG_FOLDER
+from parquetry.runtime.publish.publishing import formats_of
 from parquetry.runtime.services.clean import clean_groups
 from parquetry.runtime.services.clean_plan import check_no_writes, protected_files
 from parquetry.runtime.services.keys_file import GivenKeys, read_keys
@@ -163,10 +165,12 @@ def survey(
     Raises:
         InvalidDataError: If the condition is not valid SQL, a key is not a key of the table, more than
             :data:`MOST_ROWS` rows match, or a savepoint protects one of the files.
+        UnsupportedTableError: If the table is published in another format.
         ConflictError: If a write is unfinished.
 
     """
     check_timestamp_type(spark)
+    _check_unpublished(table)
     timeline = recovered_timeline(table, timing=timing)
     check_no_writes(timeline)
     condition = _condition(spark, table, timeline, request)
@@ -356,6 +360,17 @@ def _text_frame(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 def _personal_texts(spark: SparkSession, texts: Iterable[str]) -> DataFrame:
     return spark.createDataFrame([(text,) for text in texts], f"{_TEXT} string")
+
+
+def _check_unpublished(table: TableHandle) -> None:
+    """Raise UnsupportedTableError if the metadata of another format may hold values of the rows."""
+    if formats_of(table) or table.store.list(LOG_FOLDER):
+        raise UnsupportedTableError(
+            "{table}: a purge does not look for values in {folder}; remove publish from the table, apply, "
+            "delete the folder {folder}, purge, and publish the table again",
+            table=table.store.uri,
+            folder=LOG_FOLDER,
+        )
 
 
 def _check_savepoints(table: TableHandle, timeline: Timeline, matching_files: Iterable[FileSlice]) -> None:

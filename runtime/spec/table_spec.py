@@ -195,6 +195,18 @@ class TableTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaFormat:
+    """The publication as a Delta table: a log in ``_delta_log``, in the folder of the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """The other table formats whose metadata shows the files of the table. None: not in that format."""
+
+    delta: DeltaFormat | None = field(default=None, metadata=OMIT_EMPTY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
     """The declarations of a table that do not affect the writing of its rows.
 
@@ -232,6 +244,7 @@ class TableSpec(Brief):
     extra: Extra = field(default_factory=Extra)
     table_version: int = field(default=DEFAULT_TABLE_VERSION, metadata=omit(DEFAULT_TABLE_VERSION))
     locks: Locks = field(default=Locks.FILE, metadata=omit(Locks.FILE))
+    publish: Publish | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def clustering(self) -> ClusteringSpec:

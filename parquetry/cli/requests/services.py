@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parquetry.cli.requests.options import ProjectRequest
+from parquetry.errors import ParquetryError
 
 if TYPE_CHECKING:
     from parquetry.runtime.clustering.plan.due import DueClustering, ScheduledClustering
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
+    from parquetry.runtime.publish.publishing import PublishedTable
     from parquetry.runtime.spark.purge import PurgeReport, Survey
     from parquetry.runtime.spec.job import SparkSettings
     from parquetry.runtime.table.handle import TableHandle
@@ -35,6 +37,33 @@ def open_in_force(request: ProjectRequest, table: str, *, applied: bool) -> Tabl
     from parquetry.cli.requests.workspaces import table_in_force
 
     return table_in_force(request, table, applied=applied).open()
+
+
+def publish_tables(
+    request: ProjectRequest, table: str | None
+) -> tuple[tuple[PublishedTable, ...], ParquetryError | None]:
+    """Publish the table, or all selected tables that declare ``publish``.
+
+    Returns:
+        The tables that were published, and the first failure.
+    """
+    from parquetry.cli.requests.workspaces import workspace_of
+    from parquetry.runtime.publish.publishing import PublishedTable, formats_of, publish
+
+    declared = () if table is not None else workspace_of(request).tables
+    names = [one.name for one in declared if one.spec.publish is not None] if table is None else [table]
+    published: list[PublishedTable] = []
+    failure: ParquetryError | None = None
+    for name in names:
+        try:
+            handle = open_in_force(request, name, applied=True)
+            with handle.failures_masked():
+                results = publish(handle, formats_of(handle))
+        except ParquetryError as error:
+            failure = failure or error
+        else:
+            published.append(PublishedTable(table=handle.name, formats=results))
+    return tuple(published), failure
 
 
 def due_groups(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:

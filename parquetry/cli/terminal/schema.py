@@ -31,6 +31,7 @@ ANSWERS = (
     "simulate-sizing",
     "simulate-replay",
     "simulate-clustering",
+    "publish",
     "inspect",
     "inspect-files",
     "health",

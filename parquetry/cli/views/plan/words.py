@@ -113,7 +113,7 @@ def run_lines(action: TableAction, plan: PlanDocument) -> list[str]:
 
 def value_text(value: Any) -> str:
     """Return a field's value on one line."""
-    if value is None or value in ([], {}):
+    if value is None or value == []:
         return _ABSENT
     if isinstance(value, list):
         return ", ".join(map(value_text, value))

@@ -1,0 +1,118 @@
+"""The port of a published format: metadata of another table format over the files of a Hudi table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
+from parquetry.runtime.spec.table_spec import Column
+
+INSTANT_KEY: Final = "parquetry.instant"
+"""The name under which the metadata of a format records the newest write of the state that it shows."""
+WRITES_KEY: Final = "parquetry.writes"
+"""The name under which it records all completed writes of the timeline of that state, joined by commas.
+
+A write that completes late has an older instant than the newest one, so the newest alone shows too little.
+"""
+
+PartitionValues: TypeAlias = tuple[StatisticValue | None, ...]
+"""A value for each partition column, in their order. Dates are days, timestamps microseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFile:
+    """A base file of the current state.
+
+    ``path`` is relative to the table, with the names of folders as they are stored. ``modified_ms`` is the
+    time of ``instant``, which wrote the file. ``statistics`` come from its sidecar or its footer. They have
+    no bounds for an encrypted file.
+    """
+
+    path: str
+    size_bytes: int
+    instant: str
+    modified_ms: int
+    partition: PartitionValues
+    statistics: FileStatistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The state of a table as of its newest completed write ``instant``, at ``completed_ms``.
+
+    ``writes`` are the completed writes of the active timeline. ``columns`` are those of the table without
+    meta columns. ``partition_by`` is empty if the partition paths do not hold values that can be parsed; the
+    files are then published without partitions. ``same_rows`` is True if no row changed since the state that
+    is published, as by a clustering. ``savepoints`` are the writes with a savepoint.
+    """
+
+    instant: str
+    completed_ms: int
+    operation: str
+    writes: frozenset[str]
+    columns: tuple[Column, ...]
+    partition_by: tuple[str, ...] = ()
+    savepoints: tuple[str, ...] = ()
+    same_rows: bool = False
+    table_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The state that the newest metadata of a format shows.
+
+    ``version`` is that of the metadata, which the next ``publish`` replaces: a version number, or the id of a
+    snapshot. ``paths`` are those of the files that the state consists of.
+    """
+
+    version: int | str
+    instant: str
+    writes: frozenset[str]
+    paths: frozenset[str] = field(repr=False)
+
+
+class PublishedFormat(Protocol):
+    """The metadata of another format for one table.
+
+    ``name`` is the key below ``publish:``.
+
+    Raises:
+        ForeignTableError: From ``published``, if somebody else has written to the metadata.
+        UnsupportedTableError: If the format cannot show a file or a column.
+        ParquetryError: Any other, if the storage or the catalog cannot be reached.
+    """
+
+    @property
+    def name(self) -> str:
+        """The key of the format below ``publish:``."""
+        ...
+
+    def published(self) -> Published | None:
+        """Return the state of the newest metadata, or None if there is none yet."""
+        ...
+
+    def publish(
+        self,
+        snapshot: Snapshot,
+        added: Sequence[LiveFile],
+        removed: Sequence[str],
+        *,
+        before: Published | None,
+    ) -> bool:
+        """Write one commit, atomically, whose state differs from ``before`` by these files.
+
+        The schema follows ``snapshot.columns``.
+
+        Returns:
+            False if the newest metadata is not ``before`` any more: another process has published.
+        """
+        ...
+
+    def expire(self, earliest: str) -> None:
+        """Forget published states before the instant ``earliest``, in metadata only.
+
+        Files of the table are never deleted. The newest state is always kept.
+        """
+        ...

@@ -1,0 +1,308 @@
+"""Publishing: the metadata of other formats follows the newest state of a table.
+
+The live files are compared with the files that the newest metadata names, and one commit adds and removes the
+difference. So commits, rollbacks, restores and what a killed process left are the same case. The metadata is
+read before the timeline: what a process publishes is never older than what it replaces.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from parquetry.errors import message_of
+from parquetry.message import Message, Text, Value
+from parquetry.runtime.commit.damaged_files import check_read
+from parquetry.runtime.errors import ConflictError, UnsupportedTableError
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.skipping.files import column_types
+from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
+from parquetry.runtime.publish.delta import DeltaLog
+from parquetry.runtime.publish.model import LiveFile, PartitionValues, Published, PublishedFormat, Snapshot
+from parquetry.runtime.spec.masking import log_failure
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.storage.os_errors import LATE_FAILURES
+from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.partition_bounds import PartitionBounds
+from parquetry.runtime.table.partition_path import NULL_PARTITION
+from parquetry.runtime.table.schema import live_columns
+from parquetry.runtime.table.statistics import look_up
+from parquetry.runtime.table.view import FileSystemView
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
+from parquetry.runtime.timeline.instant import Action, parse_instant_ms
+
+_LOG = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 5
+_PARTITION_TYPES: Final = frozenset({"string", "int", "bigint", "date", "boolean"})
+"""The types whose values partition paths spell as the other formats do."""
+
+_CLUSTER: Final = "CLUSTER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishResult:
+    """The state of one format after publishing.
+
+    ``instant`` is the newest write that its metadata shows. If nothing had changed, nothing was written, and
+    ``files_added`` and ``files_removed`` are 0.
+    """
+
+    format: str
+    instant: str
+    files_added: int = 0
+    files_removed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTable:
+    """A table with the state of each of its formats."""
+
+    table: str
+    formats: tuple[PublishResult, ...]
+
+
+def formats_of(table: TableHandle) -> tuple[PublishedFormat, ...]:
+    """Return the formats in which the applied spec publishes the table."""
+    spec = table.spec
+    if spec is None or spec.publish is None:
+        return ()
+    return (DeltaLog(table.store),) if spec.publish.delta is not None else ()
+
+
+def publish_after(table: TableHandle, what: str) -> tuple[Text, ...]:
+    """Publish the table after a change, and return the failures, which are logged and not raised.
+
+    The change is not affected, and the next write, `run` or `publish` catches up.
+
+    Args:
+        table: The table.
+        what: The change, such as ``write``.
+    """
+    warnings: list[Text] = []
+    for one in formats_of(table):
+        try:
+            _publish(table, one)
+        except LATE_FAILURES as error:
+            said = f"publishing as {one.name} after the {what} failed; the {what} is not affected"
+            log_failure(_LOG, said, error, table.shown_by, location=table.store.uri)
+            warnings.append(Message("publish {format}: {reason}", format=one.name, reason=message_of(error)))
+    return tuple(warnings)
+
+
+def files_still_named(table: TableHandle) -> frozenset[str]:
+    """Publish the table before files are deleted, and return the paths that its formats name nevertheless.
+
+    If everything is published, no expired file is named, and the result is empty.
+
+    Raises:
+        ParquetryError: If the metadata of a format cannot be read, so that it may name any file.
+    """
+    named: set[str] = set()
+    for one in formats_of(table):
+        try:
+            _publish(table, one)
+        except LATE_FAILURES as error:
+            said = f"files that {one.name} names are kept, because publishing failed"
+            log_failure(_LOG, said, error, table.shown_by, location=table.store.uri)
+            published = one.published()
+            named |= frozenset() if published is None else published.paths
+    return frozenset(named)
+
+
+def expire_published(table: TableHandle, earliest: str) -> None:
+    """Forget published states before ``earliest``, whose files a clean has deleted. Failures are logged."""
+    for one in formats_of(table):
+        try:
+            one.expire(earliest)
+        except LATE_FAILURES as error:
+            said = f"older states of {one.name} stay in its metadata until the next clean"
+            log_failure(_LOG, said, error, table.shown_by, location=table.store.uri)
+
+
+def publish(table: TableHandle, formats: Iterable[PublishedFormat]) -> tuple[PublishResult, ...]:
+    """Bring the metadata of the formats to the newest state of the table.
+
+    Raises:
+        ConflictError: If other processes change the table each time, or a rollback is not finished.
+        ForeignTableError: If somebody else has written to the metadata of a format.
+        UnsupportedTableError: If a format cannot show a file or a column.
+        CorruptTableError: If a file of the newest state is damaged or missing.
+    """
+    return tuple(_publish(table, one) for one in formats)
+
+
+def _publish(table: TableHandle, one: PublishedFormat) -> PublishResult:
+    for _ in range(_ATTEMPTS):
+        before = one.published()
+        timeline = table.timeline()
+        if invalid_completed_writes(timeline):
+            raise ConflictError(
+                "{table}: a rollback is not finished; the next write finishes it, and publishes",
+                table=table.store.uri,
+            )
+        result = _publish_state(table, one, before, timeline)
+        if result is not None:
+            return result
+    raise ConflictError(
+        "{table} was changed {attempts} times while it was published as {format}; the next write "
+        "publishes it",
+        table=table.store.uri,
+        attempts=_ATTEMPTS,
+        format=one.name,
+    )
+
+
+def _publish_state(
+    table: TableHandle, one: PublishedFormat, before: Published | None, timeline: Timeline
+) -> PublishResult | None:
+    """Publish the state of the timeline; return None if the table or the metadata changed meanwhile."""
+    writes = frozenset(instant.time for instant in timeline.completed_writes)
+    touched = None if before is None else _touched_partitions(timeline, before)
+    if not writes or (before is not None and touched is not None and writes <= before.writes):
+        return PublishResult(format=one.name, instant="" if before is None else before.instant)
+    view = table.view(timeline)
+    slices = _live_slices(table, view, touched)
+    if _decisive(timeline.reload()) != _decisive(timeline):
+        return None
+    shown = frozenset[str]() if before is None else before.paths
+    if touched is not None:
+        folders = set(touched)
+        shown = frozenset(path for path in shown if path.rpartition("/")[0] in folders)
+    live = {part.path: part for part in slices}
+    snapshot = _snapshot(table, view, before, writes)
+    added = _live_files(table, snapshot, [live[path] for path in sorted(live.keys() - shown)])
+    removed = sorted(shown - live.keys())
+    if not one.publish(snapshot, added, removed, before=before):
+        return None
+    return PublishResult(
+        format=one.name, instant=snapshot.instant, files_added=len(added), files_removed=len(removed)
+    )
+
+
+def _decisive(timeline: Timeline) -> tuple[object, ...]:
+    """Return what the live files depend on, to compare two timelines."""
+    undone = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
+    return timeline.completed_writes, tuple(instant.time for instant in undone)
+
+
+def _touched_partitions(timeline: Timeline, before: Published) -> Collection[str] | None:
+    """Return the partitions in which files may differ from the published state, or None for all.
+
+    A write that has left the timeline is archived, unless it is newer than the first of the others: then it
+    was rolled back.
+    """
+    now = {instant.time for instant in timeline.completed_writes}
+    first = timeline.first_contiguous_write
+    if first is None or before.instant not in now or any(time >= first for time in before.writes - now):
+        return None
+    later = sorted(now - before.writes)
+    if any(time < first for time in later):
+        return None
+    touched: set[str] = set()
+    for metadata in map_each(later, timeline.commit_metadata):
+        touched |= metadata.partitions
+    return touched
+
+
+def _live_slices(
+    table: TableHandle, view: FileSystemView, touched: Collection[str] | None
+) -> Sequence[FileSlice]:
+    """Return the live files, of some partitions or of all. Raise CorruptTableError if one is damaged."""
+    partitions = sorted(view.partitions() if touched is None else touched)
+    view.list_partitions(partitions)
+    slices = [part for partition in partitions for part in view.slices(partition)]
+    chosen = set(partitions)
+    check_read(
+        table,
+        view,
+        slices,
+        until=view.newest,
+        choose=lambda paths: [path for path in paths if path in chosen],
+    )
+    return slices
+
+
+def _snapshot(
+    table: TableHandle, view: FileSystemView, before: Published | None, writes: frozenset[str]
+) -> Snapshot:
+    timeline = view.timeline
+    columns = live_columns(table.store, timeline, table.config)
+    described = (
+        {} if table.spec is None else {column.name: column.description for column in table.spec.columns}
+    )
+    later = writes - (frozenset() if before is None else before.writes)
+    operations = {timeline.commit_metadata(time).operation for time in later}
+    has_undone = before is not None and any(
+        time >= (timeline.first_contiguous_write or "") for time in before.writes - writes
+    )
+    return Snapshot(
+        instant=view.newest,
+        completed_ms=parse_instant_ms(view.newest, table.config.timezone),
+        operation=timeline.commit_metadata(view.newest).operation,
+        writes=writes,
+        columns=tuple(replace(column, description=described.get(column.name)) for column in columns),
+        partition_by=_partition_columns(table, columns),
+        savepoints=timeline.savepoints,
+        same_rows=before is not None and not has_undone and operations == {_CLUSTER},
+        table_id=table.table_id,
+    )
+
+
+def _partition_columns(table: TableHandle, columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return the partition columns, or none if a path does not give their values in every case."""
+    config, types = table.config, column_types(columns)
+    plain = config.hive_style or config.url_encode
+    if not table.paths_hold_values or not plain:
+        return ()
+    known = all(types.get(name) in _PARTITION_TYPES for name in config.partition_by)
+    return tuple(config.partition_by) if known else ()
+
+
+def _live_files(table: TableHandle, snapshot: Snapshot, slices: Sequence[FileSlice]) -> list[LiveFile]:
+    statistics = look_up(table.store, slices)
+    bounds = PartitionBounds(table, column_types(snapshot.columns))
+    zone = table.config.timezone
+    return [
+        LiveFile(
+            path=part.path,
+            size_bytes=part.size_bytes,
+            instant=part.instant,
+            modified_ms=parse_instant_ms(part.instant, zone),
+            partition=_partition_values(table, bounds, snapshot.partition_by, part, statistics[part.path]),
+            statistics=statistics[part.path],
+        )
+        for part in slices
+    ]
+
+
+def _partition_values(
+    table: TableHandle,
+    bounds: PartitionBounds,
+    names: Sequence[str],
+    part: FileSlice,
+    statistics: FileStatistics,
+) -> PartitionValues:
+    """Return the values of the partition columns, the same for all rows of the file."""
+    found = bounds.of(part.partition) if names else {}
+    values: list[StatisticValue | None] = []
+    for name in names:
+        bound = found.get(name)
+        is_null = bound is not None and bound.maximum == NULL_PARTITION
+        stored = statistics.columns.get(name)
+        # Rows with an empty text share the folder of those with null.
+        is_mixed = is_null and (stored is None or stored.nulls != statistics.rows) and statistics.rows > 0
+        if bound is None or is_mixed:
+            raise UnsupportedTableError(
+                "{table}: the rows of {file} do not have one value of {column} that other formats can name, "
+                "such as empty text beside null; change these rows, or remove publish from the table",
+                table=table.store.uri,
+                file=Value.file(part.path),
+                column=name,
+            )
+        values.append(None if is_null else bound.minimum)
+    return tuple(values)

@@ -1,0 +1,264 @@
+"""What readers of Delta tables find after each operation: the rows of the Hudi table at one instant."""
+
+from __future__ import annotations
+
+import json
+
+import deltalake
+import pytest
+
+from parquetry.runtime.errors import ForeignTableError, UnsupportedTableError
+from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
+from parquetry.runtime.publish.publishing import publish
+from parquetry.runtime.services.archive import archive
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.restore import restore
+from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.services.savepoint import create_savepoint
+from parquetry.runtime.spec.table_spec import RetentionPolicy
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.handle import open_table
+from tests.support.delta_readers import READERS, delta_rs, sorted_rows
+from tests.support.hudi_rs import read
+from tests.support.small_table import make_table
+from tests.support.stores import CountingStore, FaultyStore, Kind, Stop, Stopped
+
+COLUMNS = ("id", "v", "p")
+
+
+@pytest.fixture
+def table(tmp_path):
+    made = make_table(tmp_path / "t")
+    made.upsert({"a": (1, "x"), "b": (2, "y"), "c": (3, "z")})
+    return made
+
+
+@pytest.fixture
+def path(tmp_path, table):
+    return tmp_path / "t"
+
+
+def published(table):
+    (result,) = publish(table.handle, [DeltaLog(table.store)])
+    return result
+
+
+def assert_read_rightly(path, readers=READERS):
+    expected = sorted_rows(read(str(path)), COLUMNS)
+    for name, reader in readers.items():
+        assert sorted_rows(reader(path), COLUMNS) == expected, name
+
+
+def test_every_reader_finds_the_rows(table, path):
+    first = published(table)
+    assert (first.files_added, first.files_removed) == (3, 0)
+    assert_read_rightly(path)
+    assert set(delta_rs(path).column_names) == set(COLUMNS)
+
+
+def test_one_commit_for_each_write_and_none_without(table, path):
+    published(table)
+    table.upsert({"a": (10, "x")})
+    second = published(table)
+    assert (second.files_added, second.files_removed) == (1, 1)
+    assert published(table).files_added == 0
+    assert deltalake.DeltaTable(str(path)).version() == 1
+    assert_read_rightly(path)
+    assert sorted_rows(delta_rs(path, version=0), COLUMNS)[0] == ("a", 1, "x")
+
+
+def test_replaced_and_deleted_partitions_are_gone(table, path):
+    published(table)
+    table.overwrite({"d": (4, "y")})
+    published(table)
+    assert_read_rightly(path)
+    table.delete_partition("p=x")
+    published(table)
+    assert_read_rightly(path)
+
+
+def test_a_rollback_is_followed(table, path):
+    last = table.upsert({"a": (10, "x"), "e": (5, "w")})
+    published(table)
+    rollback(table.handle, last.instant, timing=table.timing)
+    published(table)
+    assert_read_rightly(path)
+    table.upsert({"b": (20, "y")})
+    published(table)
+    assert_read_rightly(path)
+
+
+def test_a_restore_is_followed(table, path):
+    saved = table.upsert({"a": (5, "x")})
+    create_savepoint(table.handle, saved.instant)
+    for value in range(3):
+        table.upsert({"b": (value, "y"), f"n{value}": (value, "w")})
+        published(table)
+    restore(table.handle, saved.instant, timing=table.timing)
+    published(table)
+    assert_read_rightly(path)
+    log = json.loads((path / LOG_FOLDER / f"{3:020}.json").read_text().splitlines()[0])
+    assert log["commitInfo"]["parquetry.savepoints"] == saved.instant
+
+
+def test_no_stale_file_is_named_after_a_clean_of_unpublished_writes(table, path):
+    published(table)
+    for value in range(6):
+        table.upsert({"a": (value, "x"), "b": (value, "y")})
+    clean(table.handle, policy=RetentionPolicy(keep_commits=1), timing=table.timing)
+    published(table)
+    assert_read_rightly(path)
+
+
+def test_archived_writes_need_no_commit(table, path):
+    for value in range(8):
+        table.upsert({"a": (value, "x")})
+    policy = RetentionPolicy(keep_commits=2, archive_keep_commits=3)
+    clean(table.handle, policy=policy, timing=table.timing)
+    published(table)
+    archive(table.handle, policy=policy, timing=table.timing)
+    assert published(table).files_added == 0
+    assert deltalake.DeltaTable(str(path)).version() == 0
+
+
+def test_checkpoints_have_the_whole_state(table, path):
+    published(table)
+    for value in range(21):
+        table.upsert({"a": (value, "x"), f"n{value}": (value, "w")})
+        published(table)
+    store = table.store
+    assert len([info for info in store.list(LOG_FOLDER) if info.path.endswith(".checkpoint.parquet")]) == 2
+    assert_read_rightly(path)
+    table.upsert({"b": (7, "y")})
+    published(table)
+    assert_read_rightly(path)
+
+
+def test_expired_states_leave_the_log_and_newer_ones_stay_readable(table, path):
+    published(table)
+    instants = []
+    for value in range(25):
+        instants.append(table.upsert({"a": (value, "x")}).instant)
+        published(table)
+    files = sorted(path.rglob("*_*_*.parquet"))
+    DeltaLog(table.store).expire(instants[-5])
+    assert sorted(path.rglob("*_*_*.parquet")) == files
+    names = [info.path.rpartition("/")[2] for info in table.store.list(LOG_FOLDER)]
+    assert min(names) == f"{19:020}.checkpoint.parquet"
+    assert_read_rightly(path)
+    assert sorted_rows(delta_rs(path, version=22), COLUMNS)[0] == ("a", 21, "x")
+    table.upsert({"a": (100, "x")})
+    published(table)
+    assert_read_rightly(path)
+
+
+def test_others_cannot_write_or_vacuum(table, path):
+    table.upsert({"a": (10, "x")})
+    published(table)
+    before = sorted(path.rglob("*"))
+    log = deltalake.DeltaTable(str(path))
+    assert log.vacuum(dry_run=True, full=True) == []
+    with pytest.raises(deltalake.exceptions.CommitFailedError, match="parquetry"):
+        log.vacuum(dry_run=False, full=True, retention_hours=0, enforce_retention_duration=False)
+    with pytest.raises(deltalake.exceptions.CommitFailedError, match="parquetry"):
+        log.delete("id = 'a'")
+    assert sorted(path.rglob("*")) == before
+
+
+def test_a_commit_of_another_program_stops_publishing(table, path):
+    published(table)
+    foreign = path / LOG_FOLDER / f"{1:020}.json"
+    foreign.write_text(json.dumps({"commitInfo": {"operation": "OPTIMIZE"}}) + "\n")
+    table.upsert({"a": (10, "x")})
+    with pytest.raises(ForeignTableError, match="another program wrote the version 1"):
+        published(table)
+    foreign.unlink()
+    published(table)
+    assert_read_rightly(path)
+
+
+def test_a_missing_version_stops_publishing(table, path):
+    published(table)
+    for value in range(2):
+        table.upsert({"a": (value, "x")})
+        published(table)
+    (path / LOG_FOLDER / f"{1:020}.json").unlink()
+    with pytest.raises(ForeignTableError, match="version 1 is missing"):
+        published(table)
+
+
+def test_a_loser_of_two_publishers_follows_the_winner(table, path):
+    published(table)
+    table.upsert({"a": (10, "x")})
+    published(table)
+
+    class Beaten(DeltaLog):
+        """Somebody publishes the next write between the reading of the log and the commit."""
+
+        done = False
+
+        def publish(self, *arguments, **options):
+            if not self.done:
+                self.done = True
+                table.upsert({"b": (9, "y")})
+                published(table)
+            return super().publish(*arguments, **options)
+
+    table.upsert({"c": (8, "z")})
+    publish(table.handle, [Beaten(table.store)])
+    assert_read_rightly(path)
+
+
+def test_characters_that_paths_do_not_escape(table, path):
+    table.upsert({"s": (1, "a bü+&;"), "q": (2, "~!'(,)")})
+    published(table)
+    assert_read_rightly(path)
+
+
+def test_an_empty_text_in_the_partition_of_null_is_refused(table):
+    table.upsert({"s": (1, "__HIVE_DEFAULT_PARTITION__")})
+    with pytest.raises(UnsupportedTableError, match="do not have one value of p"):
+        published(table)
+
+
+@pytest.mark.parametrize("stop", Stop)
+@pytest.mark.parametrize("earlier", [0, 1, pytest.param(9, marks=pytest.mark.long)])
+def test_stopped_at_any_write_the_log_is_the_old_or_the_new_one(tmp_path, stop, earlier):
+    stop_at, is_stopped = 1, True
+    while is_stopped:
+        path = tmp_path / f"{stop_at}"
+        made = make_table(path)
+        made.upsert({"a": (1, "x"), "b": (2, "y")})
+        for value in range(earlier):
+            published(made)
+            made.upsert({"a": (value, "x")})
+        rows = [] if not earlier else sorted_rows(delta_rs(path), COLUMNS)
+        made.upsert({"a": (30, "x")})
+        store = FaultyStore(made.store, tmp_path / f"{stop_at}.calls", stop_at=stop_at, stop=stop)
+        try:
+            publish(made.handle, [DeltaLog(store)])
+        except Stopped:
+            shown = DeltaLog(made.store).published()
+            found = [] if shown is None else sorted_rows(delta_rs(path), COLUMNS)
+            assert found in (rows, [("a", 30, "x"), ("b", 2, "y")])
+        is_stopped = store.stopped()
+        published(made)
+        assert_read_rightly(path, {"delta-rs": delta_rs})
+        stop_at += 1
+    assert stop_at > (3 if earlier == 9 else 2)
+
+
+def test_the_requests_of_a_commit_do_not_grow_with_the_table(tmp_path):
+    made = make_table(tmp_path / "t")
+    made.upsert({f"k{n}": (n, f"p{n}") for n in range(40)})
+    published(made)
+    made.upsert({"k1": (100, "p1"), "k2": (100, "p2")})
+    counting = CountingStore(open_store(tmp_path / "t"), tmp_path / "calls")
+    handle = open_table(counting)
+    counting.reset()
+    (result,) = publish(handle, [DeltaLog(counting)])
+    assert (result.files_added, result.files_removed) == (2, 2)
+    opened = [path for kind, path in counting.calls() if path.endswith(".parquet") and kind is not Kind.LIST]
+    assert opened == []
+    listed = {path for kind, path in counting.calls() if kind is Kind.LIST and path.startswith("p=")}
+    assert listed <= {"p=p1", "p=p2"}

@@ -1,0 +1,165 @@
+"""Publishing beside writes and services: none fails by it, and no file that the log names is deleted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import deltalake
+import pytest
+
+from parquetry.runtime.apply.table_change import TableChange, apply_change
+from parquetry.runtime.errors import ForeignTableError
+from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
+from parquetry.runtime.publish.publishing import formats_of, publish
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.restore import restore
+from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.services.savepoint import create_savepoint
+from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.table_spec import Column, DeltaFormat, Publish, RetentionPolicy
+from parquetry.runtime.table.applied import write_applied
+from tests.interop.readers.kinds import KINDS, the_key
+from tests.support.delta_readers import READERS, delta_rs, sorted_rows
+from tests.support.hudi_rs import read
+from tests.support.small_table import make_table
+
+COLUMNS = ("id", "v", "p")
+ONE_COMMIT = RetentionPolicy(keep_commits=1)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "t"
+
+
+@pytest.fixture
+def table(path):
+    """A table that is published by its applied spec, with services after each write."""
+    made = make_table(path, keep_commits=2)
+    handle = made.handle
+    write_applied(made.store, replace(handle.spec, publish=Publish(delta=DeltaFormat())), number=2)
+    made.services = True
+    made.upsert({"a": (1, "x"), "b": (2, "y")})
+    return made
+
+
+def broken(path):
+    """Another program has written to the log."""
+    newest = deltalake.DeltaTable(str(path)).version()
+    foreign = path / LOG_FOLDER / f"{newest + 1:020}.json"
+    foreign.write_text(json.dumps({"commitInfo": {"operation": "WRITE"}}) + "\n")
+    return foreign
+
+
+def assert_read_rightly(path):
+    assert sorted_rows(delta_rs(path), COLUMNS) == sorted_rows(read(str(path)), COLUMNS)
+
+
+def test_each_write_is_followed(table, path):
+    assert_read_rightly(path)
+    result = table.upsert({"a": (3, "x"), "c": (4, "z")})
+    assert result.warnings == ()
+    assert deltalake.DeltaTable(str(path)).history()[0]["parquetry.instant"] == result.instant
+    assert_read_rightly(path)
+    table.delete(["b"])
+    assert_read_rightly(path)
+
+
+def test_cleans_leave_no_file_that_the_log_names(table, path):
+    for value in range(11):
+        table.upsert({"a": (value, "x")})
+        assert_read_rightly(path)
+    assert len(list((path / "p=x").glob("*.parquet"))) == 3
+    versions = [json.loads(f.read_text().splitlines()[0]) for f in (path / LOG_FOLDER).glob("*.json")]
+    assert len(versions) < 11
+
+
+def test_a_rollback_and_a_restore_are_followed(table, path):
+    saved = table.upsert({"a": (5, "x")})
+    create_savepoint(table.handle, saved.instant)
+    table.upsert({"a": (6, "x"), "n": (1, "w")})
+    last = table.upsert({"b": (6, "y")})
+    rollback(table.handle, last.instant, timing=table.timing)
+    assert_read_rightly(path)
+    restore(table.handle, saved.instant, timing=table.timing)
+    assert_read_rightly(path)
+    assert sorted_rows(delta_rs(path), COLUMNS) == [("a", 5, "x"), ("b", 2, "y")]
+
+
+def test_a_write_succeeds_with_a_warning_if_publishing_fails(table, path):
+    foreign = broken(path)
+    result = table.upsert({"a": (3, "x")})
+    assert result.instant is not None
+    (warning,) = result.warnings
+    assert "another program wrote the version" in str(warning)
+    assert sorted_rows(read(str(path)), COLUMNS)[0] == ("a", 3, "x")
+    foreign.unlink()
+    table.upsert({"a": (4, "x")})
+    assert_read_rightly(path)
+
+
+def test_a_clean_keeps_files_of_a_state_that_publishing_could_not_replace(table, path, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise OSError("no storage")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaLog, "publish", fail)
+        for value in range(5):
+            table.upsert({"a": (value, "x"), "b": (value, "y")})
+        clean(table.handle, policy=ONE_COMMIT, timing=table.timing)
+        assert sorted_rows(delta_rs(path), COLUMNS) == [("a", 1, "x"), ("b", 2, "y")]
+    clean(table.handle, policy=ONE_COMMIT, timing=table.timing)
+    assert_read_rightly(path)
+    table.upsert({"a": (7, "x"), "b": (7, "y")})
+    clean(table.handle, policy=ONE_COMMIT, timing=table.timing)
+    assert len(list(path.rglob("p=*/*.parquet"))) == 4  # of the newest commit and the one before
+
+
+def test_a_clean_deletes_nothing_if_it_cannot_find_out_what_the_log_names(table, path):
+    for value in range(3):
+        table.upsert({"a": (value, "x")})
+    broken(path)
+    table.upsert({"a": (9, "x")})
+    files = sorted(path.rglob("p=*/*.parquet"))
+    with pytest.raises(ForeignTableError):
+        clean(table.handle, policy=ONE_COMMIT, timing=table.timing)
+    assert sorted(path.rglob("p=*/*.parquet")) == files
+
+
+def test_an_apply_publishes_columns_and_the_first_version(path):
+    made = make_table(path)
+    made.upsert({"a": (1, "x")})
+    spec = replace(made.handle.spec, publish=Publish(delta=DeltaFormat()))
+
+    def apply(spec, number, *, alters_schema):
+        known = Requirements(exists=True, applied_number=number)
+        change = TableChange(spec=spec, requirements=known, alters_schema=alters_schema, project="tests")
+        apply_change(made.store, change, timing=made.timing)
+
+    apply(spec, 1, alters_schema=False)
+    assert_read_rightly(path)
+    wider = replace(spec, columns=(*spec.columns, Column(name="note", type="string", description="a note")))
+    apply(wider, 2, alters_schema=True)
+    found = delta_rs(path)
+    assert found.column_names == ["id", "v", "p", "note"]
+    assert found.column("note").to_pylist() == [None]
+    apply(replace(wider, publish=None), 3, alters_schema=False)
+    assert formats_of(made.handle) == ()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"encrypted"}))
+def test_tables_of_every_kind_are_read_rightly(tmp_path, kind):
+    table = KINDS[kind](tmp_path / "t")
+    publish(table.handle, [DeltaLog(table.handle.store)])
+    names = [column.name for column in table.spec.columns]
+    expected = sorted_rows(table.expected(), names)
+    for name, reader in READERS.items():
+        assert sorted_rows(reader(table.path), names) == expected, name
+
+
+def test_encrypted_files_are_refused(tmp_path):
+    with the_key():
+        table = KINDS["encrypted"](tmp_path / "t")
+        with pytest.raises(Exception, match="encrypted files"):
+            publish(table.handle, [DeltaLog(table.handle.store)])
