@@ -31,7 +31,7 @@ from parquetry.runtime.publish.delta_types import (
     unreadable_change,
     unreadable_column,
 )
-from parquetry.runtime.publish.model import INSTANT_KEY, WRITES_KEY, LiveFile, Published, Snapshot
+from parquetry.runtime.publish.model import INSTANT_KEY, WRITES_KEY, PublishedFile, Published, Snapshot
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import map_each
@@ -126,8 +126,9 @@ class DeltaLog:
 
     name: Final = "delta"
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, *, commits_per_checkpoint: int = _COMMITS_PER_CHECKPOINT) -> None:
         self._store = store
+        self._commits_per_checkpoint = commits_per_checkpoint
 
     def published(self) -> _State | None:
         """Return the state of the newest version, or None if there is no log."""
@@ -157,7 +158,7 @@ class DeltaLog:
     def publish(
         self,
         snapshot: Snapshot,
-        added: Sequence[LiveFile],
+        added: Sequence[PublishedFile],
         removed: Sequence[str],
         *,
         before: Published | None,
@@ -190,7 +191,7 @@ class DeltaLog:
         if self._store.put_if_absent(_commit_path(version), content, nonce=nonce) is PutOutcome.LOST:
             return False
         last = -1 if before is None else before.checkpoint
-        if len(added) + len(removed) >= _LARGE_COMMIT or version - last >= _COMMITS_PER_CHECKPOINT:
+        if len(added) + len(removed) >= _LARGE_COMMIT or version - last >= self._commits_per_checkpoint:
             state = self.published()
             if state is not None and state.checkpoint < state.version:
                 self._write_checkpoint(state)
@@ -305,7 +306,7 @@ class DeltaLog:
 
     def _add(
         self,
-        file: LiveFile,
+        file: PublishedFile,
         snapshot: Snapshot,
         kinds: Mapping[str, str],
         changes: bool,  # noqa: FBT001

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, assert_never
 
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, StatisticValue
-from parquetry.runtime.publish.model import LiveFile
+from parquetry.runtime.publish.model import PublishedFile
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
 
@@ -60,7 +60,7 @@ def unreadable_change(before: str, after: str) -> str | None:
     return None
 
 
-def unreadable_column(file: LiveFile, kinds: Mapping[str, str]) -> str | None:
+def unreadable_column(file: PublishedFile, kinds: Mapping[str, str]) -> str | None:
     """Return a column whose values in the file have a type that Delta's readers do not convert, or None."""
     for name, stored in file.statistics.columns.items():
         declared = kinds.get(name, stored.type)
@@ -81,7 +81,7 @@ def date_text(days: int) -> str:
     return (_EPOCH.date() + dt.timedelta(days=days)).isoformat()
 
 
-def delta_statistics(file: LiveFile, kinds: Mapping[str, str]) -> str:
+def delta_statistics(file: PublishedFile, kinds: Mapping[str, str]) -> str:
     """Return the ``stats`` of a file: its rows, and the bounds and nulls of top-level columns.
 
     Bounds that Delta would round or compare otherwise are left out.

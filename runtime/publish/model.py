@@ -22,7 +22,7 @@ PartitionValues: TypeAlias = tuple[StatisticValue | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveFile:
+class PublishedFile:
     """A base file of the current state.
 
     ``path`` is relative to the table, with the names of folders as they are stored. ``modified_ms`` is the
@@ -96,7 +96,7 @@ class PublishedFormat(Protocol):
     def publish(
         self,
         snapshot: Snapshot,
-        added: Sequence[LiveFile],
+        added: Sequence[PublishedFile],
         removed: Sequence[str],
         *,
         before: Published | None,

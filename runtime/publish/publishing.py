@@ -20,7 +20,13 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
 from parquetry.runtime.publish.delta import DeltaLog
-from parquetry.runtime.publish.model import LiveFile, PartitionValues, Published, PublishedFormat, Snapshot
+from parquetry.runtime.publish.model import (
+    PublishedFile,
+    PartitionValues,
+    Published,
+    PublishedFormat,
+    Snapshot,
+)
 from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
@@ -263,12 +269,12 @@ def _partition_columns(table: TableHandle, columns: Sequence[Column]) -> tuple[s
     return tuple(config.partition_by) if known else ()
 
 
-def _live_files(table: TableHandle, snapshot: Snapshot, slices: Sequence[FileSlice]) -> list[LiveFile]:
+def _live_files(table: TableHandle, snapshot: Snapshot, slices: Sequence[FileSlice]) -> list[PublishedFile]:
     statistics = look_up(table.store, slices)
     bounds = PartitionBounds(table, column_types(snapshot.columns))
     zone = table.config.timezone
     return [
-        LiveFile(
+        PublishedFile(
             path=part.path,
             size_bytes=part.size_bytes,
             instant=part.instant,

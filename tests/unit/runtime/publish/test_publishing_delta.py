@@ -38,8 +38,8 @@ def path(tmp_path, table):
     return tmp_path / "t"
 
 
-def published(table):
-    (result,) = publish(table.handle, [DeltaLog(table.store)])
+def published(table, **options):
+    (result,) = publish(table.handle, [DeltaLog(table.store, **options)])
     return result
 
 
@@ -123,9 +123,9 @@ def test_archived_writes_need_no_commit(table, path):
 
 def test_checkpoints_have_the_whole_state(table, path):
     published(table)
-    for value in range(21):
+    for value in range(6):
         table.upsert({"a": (value, "x"), f"n{value}": (value, "w")})
-        published(table)
+        published(table, commits_per_checkpoint=3)
     store = table.store
     assert len([info for info in store.list(LOG_FOLDER) if info.path.endswith(".checkpoint.parquet")]) == 2
     assert_read_rightly(path)
@@ -137,16 +137,16 @@ def test_checkpoints_have_the_whole_state(table, path):
 def test_expired_states_leave_the_log_and_newer_ones_stay_readable(table, path):
     published(table)
     instants = []
-    for value in range(25):
+    for value in range(7):
         instants.append(table.upsert({"a": (value, "x")}).instant)
-        published(table)
+        published(table, commits_per_checkpoint=3)
     files = sorted(path.rglob("*_*_*.parquet"))
-    DeltaLog(table.store).expire(instants[-5])
+    DeltaLog(table.store).expire(instants[-2])
     assert sorted(path.rglob("*_*_*.parquet")) == files
     names = [info.path.rpartition("/")[2] for info in table.store.list(LOG_FOLDER)]
-    assert min(names) == f"{19:020}.checkpoint.parquet"
+    assert min(names) == f"{5:020}.checkpoint.parquet"
     assert_read_rightly(path)
-    assert sorted_rows(delta_rs(path, version=22), COLUMNS)[0] == ("a", 21, "x")
+    assert sorted_rows(delta_rs(path, version=6), COLUMNS)[0] == ("a", 5, "x")
     table.upsert({"a": (100, "x")})
     published(table)
     assert_read_rightly(path)

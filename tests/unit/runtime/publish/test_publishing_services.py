@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import deltalake
@@ -20,11 +21,15 @@ from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column, DeltaFormat, Publish, RetentionPolicy
 from parquetry.runtime.table.applied import write_applied
 from tests.interop.readers.kinds import KINDS, the_key
+from tests.support.arrow_writer import ArrowWriter
 from tests.support.delta_readers import READERS, delta_rs, sorted_rows
 from tests.support.hudi_rs import read
 from tests.support.small_table import make_table
 
 COLUMNS = ("id", "v", "p")
+SHOWN_BY_OTHER_TESTS = frozenset(
+    {"plain", "upserted", "clustered", "cleaned", "partition_deleted", "column_added", "version_8"}
+)
 ONE_COMMIT = RetentionPolicy(keep_commits=1)
 
 
@@ -127,6 +132,27 @@ def test_a_clean_deletes_nothing_if_it_cannot_find_out_what_the_log_names(table,
     assert sorted(path.rglob("p=*/*.parquet")) == files
 
 
+@pytest.mark.parametrize("partition_by", [("p",), ()])
+def test_nothing_takes_a_checkpoint_of_the_log_for_a_data_file(path, partition_by):
+    spec = replace(make_table(path.with_name("other")).handle.spec, partition_by=partition_by)
+    made = ArrowWriter(path, spec)
+    for value in range(3):
+        made.upsert([{"id": "a", "v": value, "p": "x"}])
+        publish(made.handle, [DeltaLog(made.handle.store, commits_per_checkpoint=1)])
+    log = sorted((path / LOG_FOLDER).iterdir())
+    assert len([file for file in log if file.name.endswith(".checkpoint.parquet")]) == 3
+    for file in log:
+        os.utime(file, (1, 1))  # older than any grace period
+    view = made.handle.view(made.handle.timeline())
+    assert view.partitions() == ["p=x" if partition_by else ""]
+    assert {part.path.partition("/")[0] for part in view.base_files(view.partitions()[0])} & {
+        LOG_FOLDER
+    } == set()
+    assert clean(made.handle, policy=ONE_COMMIT).files_deleted == 1
+    assert sorted((path / LOG_FOLDER).iterdir()) == log
+    assert_read_rightly(path)
+
+
 def test_an_apply_publishes_columns_and_the_first_version(path):
     made = make_table(path)
     made.upsert({"a": (1, "x")})
@@ -148,7 +174,13 @@ def test_an_apply_publishes_columns_and_the_first_version(path):
     assert formats_of(made.handle) == ()
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"encrypted"}))
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.long if kind in SHOWN_BY_OTHER_TESTS else ())
+        for kind in sorted(KINDS.keys() - {"encrypted"})
+    ],
+)
 def test_tables_of_every_kind_are_read_rightly(tmp_path, kind):
     table = KINDS[kind](tmp_path / "t")
     publish(table.handle, [DeltaLog(table.handle.store)])
