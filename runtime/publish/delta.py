@@ -31,7 +31,7 @@ from parquetry.runtime.publish.delta_types import (
     unreadable_change,
     unreadable_column,
 )
-from parquetry.runtime.publish.model import INSTANT_KEY, WRITES_KEY, PublishedFile, Published, Snapshot
+from parquetry.runtime.publish.model import INSTANT_KEY, WRITES_KEY, Published, PublishedFile, Snapshot
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import map_each
@@ -222,13 +222,13 @@ class DeltaLog:
         for version in reversed([v for v in files.checkpoints if v <= newest]):
             with self._store.open_input(_checkpoint_path(version)) as source:
                 file = pq.ParquetFile(source, pre_buffer=False)
-                marks = file.schema_arrow.metadata or {}
-                if _METADATA_KEY not in marks:
+                footer = file.schema_arrow.metadata or {}
+                if _METADATA_KEY not in footer:
                     continue
                 paths = file.read(["add.path"], use_threads=False).column("add").combine_chunks()
             named = pc.drop_null(pc.struct_field(paths, "path")).to_pylist()
-            instant, writes = marks[INSTANT_KEY.encode()].decode(), marks[WRITES_KEY.encode()].decode()
-            metadata = parsed_json(marks[_METADATA_KEY])
+            instant, writes = footer[INSTANT_KEY.encode()].decode(), footer[WRITES_KEY.encode()].decode()
+            metadata = parsed_json(footer[_METADATA_KEY])
             return version, (instant, writes, metadata, frozenset(map(unquote, named)))
         return -1, ("", "", {}, frozenset())
 
@@ -353,12 +353,12 @@ class DeltaLog:
                 for field in _ACTIONS
             }
         )
-        marks = {
+        footer = {
             INSTANT_KEY: state.instant,
             WRITES_KEY: ",".join(sorted(state.writes)),
             _METADATA_KEY.decode(): json.dumps(state.metadata, ensure_ascii=False),
         }
-        table = pa.concat_tables([head, body]).replace_schema_metadata(marks)
+        table = pa.concat_tables([head, body]).replace_schema_metadata(footer)
         target = BytesIO()
         pq.write_table(table, target, compression="snappy")
         self._store.put(_checkpoint_path(state.version), target.getvalue())

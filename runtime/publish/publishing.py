@@ -21,9 +21,9 @@ from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
 from parquetry.runtime.publish.delta import DeltaLog
 from parquetry.runtime.publish.model import (
-    PublishedFile,
     PartitionValues,
     Published,
+    PublishedFile,
     PublishedFormat,
     Snapshot,
 )
@@ -94,8 +94,8 @@ def publish_after(table: TableHandle, what: str) -> tuple[Text, ...]:
         try:
             _publish(table, one)
         except LATE_FAILURES as error:
-            said = f"publishing as {one.name} after the {what} failed; the {what} is not affected"
-            log_failure(_LOG, said, error, table.shown_by, location=table.store.uri)
+            failure = f"publishing as {one.name} after the {what} failed; the {what} is not affected"
+            log_failure(_LOG, failure, error, table.shown_by, location=table.store.uri)
             warnings.append(Message("publish {format}: {reason}", format=one.name, reason=message_of(error)))
     return tuple(warnings)
 
@@ -113,8 +113,8 @@ def files_still_named(table: TableHandle) -> frozenset[str]:
         try:
             _publish(table, one)
         except LATE_FAILURES as error:
-            said = f"files that {one.name} names are kept, because publishing failed"
-            log_failure(_LOG, said, error, table.shown_by, location=table.store.uri)
+            failure = f"files that {one.name} names are kept, because publishing failed"
+            log_failure(_LOG, failure, error, table.shown_by, location=table.store.uri)
             published = one.published()
             named |= frozenset() if published is None else published.paths
     return frozenset(named)
@@ -126,8 +126,8 @@ def expire_published(table: TableHandle, earliest: str) -> None:
         try:
             one.expire(earliest)
         except LATE_FAILURES as error:
-            said = f"older states of {one.name} stay in its metadata until the next clean"
-            log_failure(_LOG, said, error, table.shown_by, location=table.store.uri)
+            failure = f"older states of {one.name} stay in its metadata until the next clean"
+            log_failure(_LOG, failure, error, table.shown_by, location=table.store.uri)
 
 
 def publish(table: TableHandle, formats: Iterable[PublishedFormat]) -> tuple[PublishResult, ...]:
@@ -192,8 +192,8 @@ def _publish_state(
 
 def _decisive(timeline: Timeline) -> tuple[object, ...]:
     """Return what the live files depend on, to compare two timelines."""
-    undone = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
-    return timeline.completed_writes, tuple(instant.time for instant in undone)
+    reverts = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
+    return timeline.completed_writes, tuple(instant.time for instant in reverts)
 
 
 def _touched_partitions(timeline: Timeline, before: Published) -> Collection[str] | None:
@@ -243,7 +243,7 @@ def _snapshot(
     )
     later = writes - (frozenset() if before is None else before.writes)
     operations = {timeline.commit_metadata(time).operation for time in later}
-    has_undone = before is not None and any(
+    rolled_back = before is not None and any(
         time >= (timeline.first_contiguous_write or "") for time in before.writes - writes
     )
     return Snapshot(
@@ -254,7 +254,7 @@ def _snapshot(
         columns=tuple(replace(column, description=described.get(column.name)) for column in columns),
         partition_by=_partition_columns(table, columns),
         savepoints=timeline.savepoints,
-        same_rows=before is not None and not has_undone and operations == {_CLUSTER},
+        same_rows=before is not None and not rolled_back and operations == {_CLUSTER},
         table_id=table.table_id,
     )
 
