@@ -46,7 +46,6 @@ UNUSED = frozenset(
         157,
         160,
         161,
-        164,
     }
 )
 """Numbers that no decision of this repository ever had."""

@@ -1,4 +1,7 @@
-"""The source files that the next run would ingest, found as in a run but without a JVM or any write."""
+"""The source files that the next run would ingest, and the files that its services would delete.
+
+Both are found as in a run, but without a JVM or any write.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 from parquetry.compiler.evidence.model import DueSource
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.errors import ParquetryError
+from parquetry.runtime.services.deletions import Deletions, due_deletions
 from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, preview_new_table, size_of
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.table.handle import TableHandle
@@ -67,6 +71,17 @@ def new_sources(
         for source in declared.sources
         if source not in applied
     )
+
+
+def next_deletions(observation: Observation) -> Deletions:
+    """Return the files that the due services of a run would delete now.
+
+    If the services would fail, ``problem`` contains the reason.
+    """
+    try:
+        return retry_stale(due_deletions)(observation.handle)
+    except ParquetryError as error:
+        return Deletions(problem=error.message)
 
 
 def _due_source(

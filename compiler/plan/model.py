@@ -16,6 +16,7 @@ from parquetry.compiler.evidence.money import PlanCosts
 from parquetry.compiler.security.authority import AuthorityChange
 from parquetry.message import Text
 from parquetry.project.guardrails.model import RuleOutcome
+from parquetry.runtime.services.deletions import Deletions
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -227,6 +228,7 @@ class Evidence:
         due: The due work of every table under its applied policy, if requested.
         forecasts: The forecast of the next run's clustering by table, if due work was requested.
         ingest: The sources that the next run would ingest by table, if due work was requested.
+        deletions: The files that the next run's services would delete by table, if due work was requested.
         excluded: The files that the next run's clustering would leave out by table, if requested separately.
         unchecked_sql: The paths of SQL that no ``run`` has executed yet, by table that changes. Only Spark
             knows if its functions exist and its types fit.
@@ -245,6 +247,7 @@ class Evidence:
     due: Mapping[str, DueFigures] | None = None
     forecasts: Mapping[str, RunForecast] | None = None
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
+    deletions: Mapping[str, Deletions] | None = None
     excluded: Mapping[str, ExcludedFiles] | None = None
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: Mapping[str, tuple[DueSource, ...]] = field(default_factory=dict)
@@ -259,10 +262,12 @@ class Evidence:
     def tables_with_work(self) -> frozenset[str]:
         """The tables for which the next run has work, as far as due work was requested.
 
-        Tables whose clustering is not yet due are not among them, unless they have files to ingest.
+        Tables whose clustering is not yet due are not among them, unless they have files to ingest or to
+        delete.
         """
         unpaid = {name for name, debt in (self.due or {}).items() if not debt.is_paid}
         new = {name for name, sources in (self.ingest or {}).items() if any(s.is_due for s in sources)}
+        new |= {name for name, deletions in (self.deletions or {}).items() if deletions.files}
         return frozenset(unpaid - self.tables_not_yet_due | new)
 
     @property

@@ -22,7 +22,7 @@ from parquetry.compiler.evidence.model import (
     TableFigures,
 )
 from parquetry.compiler.evidence.money import PlanCosts, PlanPrices, plan_costs
-from parquetry.compiler.evidence.next_run import due_sources, new_sources
+from parquetry.compiler.evidence.next_run import due_sources, new_sources, next_deletions
 from parquetry.compiler.evidence.run_forecast import NextClustering, next_clustering
 from parquetry.compiler.plan.actions import creation, forgetting, outcome_of
 from parquetry.compiler.plan.codec import plan_of
@@ -65,6 +65,7 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.layout.clustering.run_budget import RunBudget, by_last_clustering
+from parquetry.runtime.services.deletions import Deletions
 from parquetry.runtime.spec.masking import cleared, pii_columns
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -90,7 +91,7 @@ def plan_workspace(
         workspace: The project with its selected tables.
         now_ms: The time of the plan, in milliseconds since 1970 (UTC).
         due: Also measure the debt of every applied table under its applied policy, predict the effect of its
-            next clustering, and list its sources.
+            next clustering, and list its sources and the files that services would delete.
         excluded: Also list the files that clustering would leave out; needs ``due``.
     """
     is_open = workspace.base is not None or not workspace.unallowed_storage
@@ -114,6 +115,7 @@ def plan_workspace(
         due=None if work is None else work.debts,
         forecasts=None if work is None else work.forecasts,
         ingest=None if work is None else work.ingest,
+        deletions=None if work is None else work.deletions,
         excluded=None if work is None else work.excluded,
         unchecked_sql=_unchecked_sql(live, planned),
         drift=drift,
@@ -519,6 +521,7 @@ class _DueWork:
         debts: The figures of that debt.
         forecasts: The forecast of its clustering.
         ingest: The sources that it would ingest.
+        deletions: The files that its services would delete.
         excluded: The files that its clustering would leave out, None if not requested.
         damage: The reason why a table could not be measured.
     """
@@ -527,6 +530,7 @@ class _DueWork:
     debts: Mapping[str, DueFigures]
     forecasts: Mapping[str, RunForecast]
     ingest: Mapping[str, tuple[DueSource, ...]]
+    deletions: Mapping[str, Deletions]
     excluded: Mapping[str, ExcludedFiles] | None
     damage: Mapping[str, Text]
 
@@ -571,11 +575,13 @@ def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _Du
     sources_of = live.cleared_by_table(
         {name: sources for name, sources in zip(applied, ingest, strict=True) if sources}
     )
+    deletions = measuring.each(lambda _, observation: next_deletions(observation))
     return _DueWork(
         measured=debts,
         debts=with_shared_runs(debts, budget_bytes=budget_bytes, next_commits=_next_commits(sources_of)),
         forecasts={name: clustering.forecast for name, clustering in clusterings.items()},
         ingest=sources_of,
+        deletions=live.cleared_by_table(deletions),
         excluded={name: clustering.excluded for name, clustering in clusterings.items()}
         if excluded
         else None,

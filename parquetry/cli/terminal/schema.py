@@ -39,6 +39,8 @@ ANSWERS = (
     "head",
     "timeline",
     "history",
+    "service-clean",
+    "service-archive",
     "service-purge",
     "service-cluster",
     "source-list",

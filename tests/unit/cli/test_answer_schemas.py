@@ -100,8 +100,8 @@ def test_every_command_that_prints_json_has_a_schema():
         for option in command.params
         if "--format" in option.opts and "json" in option.type.choices
     }
-    without = {"schema", "show", *(f"service-{verb}" for verb in ("clean", "archive", "rollback"))}
-    assert in_json - set(ANSWERS) == {*without, "service-savepoint", "service-restore"}
+    services = {f"service-{verb}" for verb in ("rollback", "savepoint", "restore")}
+    assert in_json - set(ANSWERS) == {"schema", "show", *services}
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -303,7 +303,18 @@ REFERENCE = sorted((ROOT / "docs" / "reference" / "commands").glob("*.md"))
 @pytest.mark.parametrize(
     "answer",
     [
-        *("init", "fmt", "unlock", "service-cluster", "service-purge", "diff", "apply", "run"),
+        *(
+            "init",
+            "fmt",
+            "unlock",
+            "service-clean",
+            "service-archive",
+            "service-cluster",
+            "service-purge",
+            "diff",
+            "apply",
+            "run",
+        ),
         *("compile", "drift", "adopt", "doctor", "inspect-files", "head"),
     ],
 )

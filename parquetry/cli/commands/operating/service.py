@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +15,17 @@ from parquetry.cli.requests.progress import progress_of
 from parquetry.cli.requests.prompt import check_answerable, confirm
 from parquetry.cli.terminal.output import Output
 
+if TYPE_CHECKING:
+    from parquetry.runtime.services.deletions import Deletions
+    from parquetry.runtime.table.handle import TableHandle
+
 _APPLIED = click.option(
     "--applied", is_flag=True, help="Use the applied spec, even if the declared one differs."
+)
+
+
+_DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Show which files would be deleted and why, and write nothing; -v: all."
 )
 
 
@@ -25,13 +36,19 @@ def command() -> None:
 
 @command.command("clean")
 @click.argument("table", shell_complete=completion.tables)
+@_DRY_RUN
 @_APPLIED
 @table_options
 @output_options("text", "json")
-def clean_table(*, request: ProjectRequest, output: Output, table: str, applied: bool) -> int:
+def clean_table(*, request: ProjectRequest, output: Output, table: str, dry_run: bool, applied: bool) -> int:
     """Delete file versions that no retention rule keeps, and files that no commit names."""
     from parquetry.runtime.services.clean import clean
+    from parquetry.runtime.services.deletions import clean_deletions
 
+    if dry_run:
+        return _report_deletions(
+            output, services.open_in_force(request, table, applied=applied), clean_deletions
+        )
     with progress_of(output, f"{table} clean"):
         result = clean(services.open_in_force(request, table, applied=applied))
     return _report(output, result)
@@ -39,13 +56,21 @@ def clean_table(*, request: ProjectRequest, output: Output, table: str, applied:
 
 @command.command("archive")
 @click.argument("table", shell_complete=completion.tables)
+@_DRY_RUN
 @_APPLIED
 @table_options
 @output_options("text", "json")
-def archive_table(*, request: ProjectRequest, output: Output, table: str, applied: bool) -> int:
+def archive_table(
+    *, request: ProjectRequest, output: Output, table: str, dry_run: bool, applied: bool
+) -> int:
     """Move old instants from the active timeline into the archive log."""
     from parquetry.runtime.services.archive import archive
+    from parquetry.runtime.services.deletions import archive_deletions
 
+    if dry_run:
+        return _report_deletions(
+            output, services.open_in_force(request, table, applied=applied), archive_deletions
+        )
     with progress_of(output, f"{table} archive"):
         result = archive(services.open_in_force(request, table, applied=applied))
     return _report(output, result)
@@ -210,6 +235,16 @@ def _report_rollback(request: ProjectRequest, output: Output, table: str, result
     from parquetry.cli.views.operating.services import RollbackView
 
     output.show(RollbackView(table=table, typed_options=request.typed_options), result)
+    return 0
+
+
+def _report_deletions(
+    output: Output, handle: TableHandle, predict: Callable[[TableHandle], Deletions]
+) -> int:
+    """Show the files that a service would delete, and return the exit code 0."""
+    from parquetry.cli.views.deletions import DeletionsView
+
+    output.show(DeletionsView(verbose=output.verbose), handle.cleared(predict(handle)))
     return 0
 
 

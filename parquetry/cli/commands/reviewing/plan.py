@@ -25,7 +25,8 @@ from parquetry.cli.terminal.output import Output
     is_flag=True,
     type=SWITCH,
     envvar="PARQUETRY_DUE",
-    help="Add what the next run would do: files to ingest, debt to pay; -v: files it leaves, all partitions.",
+    help="Add what the next run would do: files to ingest, debt to pay, files to delete; -v: files it "
+    "leaves, all partitions.",
 )
 @click.option(
     "--untrusted",

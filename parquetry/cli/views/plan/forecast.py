@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parquetry.cli.terminal.format import count, human_size
+from parquetry.cli.views.deletions import file_lines
 from parquetry.cli.views.plan.commands import typed_options_of
 from parquetry.cli.views.plan.words import dictionary_text, due_lines, excluded_lines
 from parquetry.cli.views.queries import forecast_error_lines
@@ -40,12 +41,18 @@ def forecast_lines(forecast: RunForecast, *, changes: bool = False) -> list[str]
 
 
 def due_entries(plan: PlanDocument) -> list[tuple[str, str]]:
-    """Return pairs of table and text: the next run's work, its forecast, and the files that it leaves."""
+    """Return pairs of table and text: the next run's work, its forecast, and the files that it leaves.
+
+    The first files that its services delete are named.
+    """
     lines = due_lines(plan)
     forecasts, excluded = plan.evidence.forecasts or {}, plan.evidence.excluded or {}
+    deletions = plan.evidence.deletions or {}
     entries: list[tuple[str, str]] = []
     for table in dict.fromkeys(name for name, _ in lines):
         entries += [line for line in lines if line[0] == table]
+        if table in deletions:
+            entries += [(table, text) for text in file_lines(deletions[table])]
         if (forecast := forecasts.get(table)) is not None:
             lines_of = forecast_lines(forecast, changes=has_figures_after_apply(table, plan))
             entries += [(table, text) for text in lines_of]

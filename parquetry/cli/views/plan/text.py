@@ -12,6 +12,7 @@ from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.wrap import join_units, split_units, terminal_width
+from parquetry.cli.views.deletions import file_lines
 from parquetry.cli.views.plan.commands import with_options
 from parquetry.cli.views.plan.forecast import forecast_lines, has_figures_after_apply
 from parquetry.cli.views.plan.source_changes import grouped_changes
@@ -183,16 +184,20 @@ def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbo
     shown = due_tables(plan)
     lines = [(name, text) for name, text in due_lines(plan) if verbose or name in shown]
     excluded, forecasts = plan.evidence.excluded or {}, plan.evidence.forecasts or {}
+    deletions = plan.evidence.deletions or {} if verbose else {}
     width = max((len(name) for name, _ in lines), default=0)
     for place, (name, text) in enumerate(lines):
         yield from _wrapped(f"{name.ljust(width)}  {text}")
         is_last = place + 1 == len(lines) or lines[place + 1][0] != name
+        if is_last and name in deletions:
+            for line in file_lines(deletions[name]):
+                yield from _wrapped(line, indent=6)
         if is_last and name in forecasts:
             yield from _forecast(name, plan, paint, verbose=verbose)
         if is_last and name in excluded and excluded[name].total:
             yield "      left as they are:"
-            for line in excluded_lines(name, excluded[name]):
-                yield from _wrapped(typed_options.with_options(line), indent=8)
+            for left in excluded_lines(name, excluded[name]):
+                yield from _wrapped(typed_options.with_options(left), indent=8)
     if not plan.evidence.due and not lines:
         yield "    no table is applied"
     elif hidden := len({name for name, _ in due_lines(plan)} - {name for name, _ in lines}):

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnsupportedTableError
+from parquetry.runtime.storage.dry_run import DryRunStore
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome, VersionedStore
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent, probe_put_if_match
 from parquetry.runtime.storage.paths import finished_name
@@ -27,7 +28,7 @@ from tests.support.versioned_folder import VersionedFolder
 LOST_ANSWERS = "local, answers lost"
 
 
-@pytest.fixture(params=["local", "s3", "gs", "counting", "faulty, not yet", LOST_ANSWERS])
+@pytest.fixture(params=["local", "s3", "gs", "counting", "faulty, not yet", LOST_ANSWERS, "dry run"])
 def store(request, tmp_path) -> ObjectStore:
     if request.param in ("s3", "gs"):
         options = request.getfixturevalue("s3_options" if request.param == "s3" else "gcs_options")
@@ -38,6 +39,8 @@ def store(request, tmp_path) -> ObjectStore:
             return CountingStore(local, tmp_path / "log")
         case "faulty, not yet":
             return FaultyStore(local, tmp_path / "count", stop_at=1_000_000)
+        case "dry run":
+            return DryRunStore(local)
         case "local, answers lost":
             return LostAnswerStore(local)
     return local
@@ -77,6 +80,8 @@ def test_an_object_of_more_bytes_than_are_read_is_refused_with_its_place_and_a_r
 
 
 def test_what_is_read_counts_whatever_the_store(store):
+    if isinstance(store, DryRunStore):
+        pytest.skip("it reads from memory what it was given")
     spent = []
     store.put("a", bytes(60))
     limit_reads(100, lambda: spent.append("more"))
@@ -446,6 +451,10 @@ def test_unfinished_names_are_neither_instants_nor_base_files(store):
 
 
 def test_a_store_pickles_and_works_in_another_process(store, tmp_path):
+    if isinstance(store, DryRunStore):
+        with pytest.raises(TypeError, match="a dry run stays in its process"):
+            pickle.dumps(store)
+        return
     store.put("from/here", b"hello")
     pickled = tmp_path / "store.pickle"
     pickled.write_bytes(pickle.dumps(store))
