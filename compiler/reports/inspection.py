@@ -160,11 +160,17 @@ def live_files(store: ObjectStore) -> LiveFiles:
         ), view.newest or None
 
     changes, instant = read_consistently(handle, read_slices)
-    root = store.uri.removeprefix("file://")
-    files = (LiveFile(path=f"{root}/{part.path}", size_bytes=part.size_bytes) for part in changes.slices)
+    files = (
+        LiveFile(path=path_for_engines(store, part), size_bytes=part.size_bytes) for part in changes.slices
+    )
     return LiveFiles(
         table=handle.name, instant=instant, files=tuple(sorted(files, key=lambda file: file.path))
     )
+
+
+def path_for_engines(store: ObjectStore, file: FileSlice) -> str:
+    """Return the absolute path of a file, or the URI of an object, as query engines take it."""
+    return f"{store.uri.removeprefix('file://')}/{file.path}"
 
 
 @retry_stale

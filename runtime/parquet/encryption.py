@@ -86,7 +86,12 @@ def open_parquet(source: Any, allowed: Allowed, *, place: Field, **options: Any)
 def file_with_footer(
     source: Any, metadata: pq.FileMetaData, decryption: Any, **options: Any
 ) -> pq.ParquetFile:
-    """Return a parquet file whose footer :func:`open_footer` has read, with options of ``ParquetFile``."""
+    """Return a parquet file whose footer :func:`open_footer` has read, with options of ``ParquetFile``.
+
+    Times in INT96 are read as microseconds. The nanoseconds that are the default of Arrow turn times before
+    1677 into others without an error.
+    """
+    options["coerce_int96_timestamp_unit"] = "us"
     if decryption is None:
         return pq.ParquetFile(source, metadata=metadata, **options)
     # Decryption is set up only if the ParquetFile reads the footer itself.

@@ -191,7 +191,9 @@ class _Files:
                 announce_chunks(content, metadata, names, row_groups=[stored[number]])
                 yield _RowGroup(parquet, stored[number], names)
             else:
-                yield _RowGroup(pq.ParquetFile(pa.BufferReader(pages)), 0, names)
+                yield _RowGroup(
+                    pq.ParquetFile(pa.BufferReader(pages), coerce_int96_timestamp_unit="us"), 0, names
+                )
 
     def _wanted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Return the rows that fulfil the condition, with the columns of the result."""

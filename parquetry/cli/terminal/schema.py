@@ -34,6 +34,7 @@ ANSWERS = (
     "publish",
     "inspect",
     "inspect-files",
+    "inspect-view",
     "health",
     "metrics",
     "head",

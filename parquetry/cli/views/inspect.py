@@ -11,6 +11,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import forecast_error_lines, measured_block, measured_table
 from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.reports.charts import Bars, bar_chart
+from parquetry.compiler.reports.duckdb_view import DuckdbView
 from parquetry.compiler.reports.inspection import (
     LayoutReport,
     LiveFiles,
@@ -105,6 +106,18 @@ class FilesView:
 
     def json(self, outcome: LiveFiles) -> Any:
         """Return the document that the schema of ``inspect-files`` describes."""
+        return asdict(outcome)
+
+
+class StatementView:
+    """The statement of a view over live files, for the engine to run."""
+
+    def text(self, outcome: DuckdbView, _: Paint) -> str:
+        """Return the statement and nothing else, for scripts."""
+        return outcome.statement
+
+    def json(self, outcome: DuckdbView) -> Any:
+        """Return the document that the schema of ``inspect-view`` describes."""
         return asdict(outcome)
 
 

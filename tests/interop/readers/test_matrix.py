@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from parquetry.compiler.reports.duckdb_view import duckdb_view
 from parquetry.project.readers.matrix import MatrixCell, ReaderResult, matrix
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.storage.open import open_store
@@ -28,6 +30,21 @@ def test_readers_without_a_jvm_do_what_the_matrix_says(tables):
     found = cells_without_jvm(tables)
     assert found.keys() == WITHOUT_JVM.keys()
     assert changes(matrix(), found) == [], HINT
+
+
+def test_the_view_of_duckdb_is_right_for_every_kind_but_encrypted(tables):
+    def read(table):
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(duckdb_view(open_store(table.path)).statement)
+            return connection.sql("FROM orders").to_arrow_table()
+
+    found = {kind: cell(table, read) for kind, table in tables.items()}
+    assert {kind for kind, answer in found.items() if answer.result is not ReaderResult.RIGHT} == {
+        "encrypted"
+    }
+    assert found["encrypted"].result is ReaderResult.REFUSED
+    assert "to_duckdb" in found["encrypted"].detail
 
 
 @pytest.mark.long

@@ -40,6 +40,7 @@ HEADS = {
     "plan": ("plan", "show"),
     "inspect": ("inspect orders --format", "inspect orders --out"),
     "inspect-files": ("inspect orders --files",),
+    "inspect-view": ("inspect orders --view",),
     "simulate-sizing": ("simulate sizing --files",),
     "simulate-replay": ("simulate sizing orders --replay",),
     "test": ("test --select",),
@@ -315,7 +316,7 @@ REFERENCE = sorted((ROOT / "docs" / "reference" / "commands").glob("*.md"))
             "apply",
             "run",
         ),
-        *("compile", "drift", "adopt", "doctor", "inspect-files", "head"),
+        *("compile", "drift", "adopt", "doctor", "inspect-files", "inspect-view", "head"),
     ],
 )
 def test_the_reference_names_every_key(answer):

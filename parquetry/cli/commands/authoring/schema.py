@@ -31,8 +31,8 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
     answers are the output of init, fmt, validate, ls, explain, compile, plan, review-post,
     review-diff, review-approved, review-follow-up, review-unplanned, guardrails-test, diff, apply,
     run, test, test-history, simulate-sizing, simulate-replay, simulate-clustering, inspect,
-    inspect-files, head, timeline, service-clean, service-archive, service-purge, service-cluster,
-    drift, adopt, unlock and doctor with `--format json`.
+    inspect-files, inspect-view, head, timeline, service-clean, service-archive, service-purge,
+    service-cluster, drift, adopt, unlock and doctor with `--format json`.
     The schema of plan also fits saved plans, and those of run and test fit the results.json of a
     run.
     """
