@@ -27,11 +27,12 @@ from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
 from parquetry.compiler.workspace.observation import table_exists
 from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.errors import ParquetryError, UsageError, message_of
-from parquetry.in_python import python_messages
+from parquetry.in_python import in_python, python_messages
 from parquetry.runtime.main import execute, spark_ended
 from parquetry.runtime.spec.job import JobPlan
 from parquetry.runtime.table.applied import check_owned, read_applied
 from parquetry.table import Table
+from parquetry.text.html import html_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +54,14 @@ class Plan:
         blocked = [f"{len(intent.blocked)} blocked"] if intent.blocked else []
         done = ", ".join([*counts, *blocked]) or "nothing to do"
         return f"Plan({intent.project!r}, target={intent.target!r}, plan_id={self.plan_id!r}: {done})"
+
+    def _repr_html_(self) -> str:
+        actions = (
+            (action.table, str(action.change_class), ", ".join(change.path for change in action.changes))
+            for action in self.intent.actions
+        )
+        blocked = ((one.table, f"blocked {one.code}", in_python(one.reason)) for one in self.intent.blocked)
+        return html_table(repr(self), [*actions, *blocked], header=("table", "change", "what"))
 
     @property
     def plan_id(self) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack
 
-from parquetry.errors import UsageError
-from parquetry.in_python import python_messages, with_texts
+from parquetry.errors import ParquetryError, UsageError
+from parquetry.in_python import in_python, python_messages, with_texts
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.commit.rollback import RollbackResult
@@ -33,6 +33,7 @@ from parquetry.runtime.table.applied import check_owned, write_applied
 from parquetry.runtime.table.handle import TableHandle, create_table, open_table
 from parquetry.runtime.write.partition_deletion import delete_partitions
 from parquetry.runtime.write.request import WriteRequest
+from parquetry.text.html import html_table
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -88,6 +89,22 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self._store.uri!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the columns as a table for notebooks, or the location alone if the table cannot be opened.
+
+        Unlike ``repr``, this reads the table's properties, its newest commit and its applied spec.
+        """
+        try:
+            spec = self.spec
+        except ParquetryError as error:
+            return html_table(repr(self), [("error", in_python(error.message))])
+        roles = (("key", spec.record_key), ("partition", spec.partition_by))
+        columns = (
+            (c.name, c.type, ", ".join(role for role, names in roles if c.name in names))
+            for c in spec.columns
+        )
+        return html_table(f"{spec.name}: {self!r}", columns, header=("column", "type", "role"))
 
     @property
     def uri(self) -> str:
@@ -559,7 +576,7 @@ def open(  # noqa: A001 - parquetry.open
 
     Raises:
         TableNotFoundError: There is no table.
-        UnsupportedTableError: The table is not a copy-on-write table of version 6.
+        UnsupportedTableError: The table is not a copy-on-write table of version 6, 8 or 9.
 
     """
     allowed = Allowed(keys=frozenset(keys), strategies=frozenset(strategies))

@@ -98,7 +98,7 @@ def observe(store: ObjectStore, *, declared: TableSpec | None = None) -> Observa
     Nothing is written: the next `apply` finishes an interrupted creation.
 
     Raises:
-        UnsupportedTableError: If the table is not a copy-on-write table of version 6.
+        UnsupportedTableError: If the table is not a copy-on-write table of version 6, 8 or 9.
         CorruptTableError: If a file of the table's own records is missing or damaged.
     """
     identity = read_identity(store)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.sources.ledger import ReadAgain
+from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
@@ -35,8 +36,8 @@ from parquetry.runtime.timeline.rollback import (
 from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER, claim_path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollbackResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RollbackResult(Brief):
     """The instant that was rolled back, the instant of the rollback itself, and the number of files deleted.
 
     ``reads_again`` lists what the sources ingest again in the next run.

@@ -42,6 +42,7 @@ from parquetry.runtime.services.orphans import (
     stale_statistics,
 )
 from parquetry.runtime.services.retention import retention_of
+from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import LATE_FAILURES, is_full, logging_failures
@@ -64,8 +65,8 @@ _FindExpired = Callable[[Timeline], Expiry | None]
 """A function that returns the files that a clean would delete, or None if nothing may be deleted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CleanResult(Brief):
     """The files that a clean deleted. ``instant`` is None if no version had expired.
 
     ``orphans_deleted`` counts data files of dead writes, ``leftovers_deleted`` their small files.

@@ -16,6 +16,7 @@ from parquetry.runtime.commit.recovery import recover, recovered_timeline, withd
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
+from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
@@ -27,8 +28,8 @@ from parquetry.runtime.timeline.restore import SavepointMetadata
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavepointResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SavepointResult(Brief):
     """The savepointed commit, and the number of files that it protects."""
 
     instant: str

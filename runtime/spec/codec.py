@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, 
 from parquetry.errors import message_of
 from parquetry.message import Message, texts
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
+from parquetry.text.html import html_table
 
 MAX_DEPTH: Final = 200
 """The maximum number of nested objects and lists of a JSON text. Each nested struct takes four."""
@@ -48,7 +49,9 @@ _Reader: TypeAlias = Callable[[object, str], Any]
 
 
 class Brief:
-    """A record with a short ``repr``: scalars in full, collections as their size.
+    """A record with a short ``repr``, and the same as a table in notebooks.
+
+    Scalars are in full, collections as their size.
 
     Fields with their default value, and fields with ``repr=False``, are left out.
     """
@@ -56,12 +59,17 @@ class Brief:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        shown = [
-            f"{field.name}={_brief(getattr(self, field.name))}"
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self._shown())})"
+
+    def _repr_html_(self) -> str:
+        return html_table(type(self).__name__, self._shown())
+
+    def _shown(self) -> list[tuple[str, str]]:
+        return [
+            (field.name, _brief(getattr(self, field.name)))
             for field in fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
             if field.repr and getattr(self, field.name) != _default(field)
         ]
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def _default(field: Field[Any]) -> object:

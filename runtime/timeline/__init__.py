@@ -1,1 +1,1 @@
-"""The timeline of a Hudi table (version 6, layout 1): instants, their contents, and the archive log."""
+"""The timeline of a Hudi table (layouts 1 and 2): instants, their contents, and the archive log."""

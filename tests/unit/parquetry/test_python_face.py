@@ -5,14 +5,18 @@ from __future__ import annotations
 import builtins
 import json
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 
 import parquetry
 import parquetry.errors
 from parquetry.compiler import errors as compiler_errors
+from parquetry.compiler.plan.model import Blocked
 from parquetry.in_python import in_python, with_texts
 from parquetry.message import Message, command, phrase, run
 from parquetry.project.diagnostics.model import errors
@@ -20,8 +24,12 @@ from parquetry.runtime import errors as runtime_errors
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StalePlanError, StaleTimelineError
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.rereading import retry_stale
+from parquetry.table import Table
+from parquetry.text.html import html_table
 from tests.support.project_folder import ProjectFolder
+from tests.support.stores import CountingStore
 
 
 @pytest.fixture
@@ -276,8 +284,67 @@ def test_what_is_printed_is_one_short_line(folder):
     for found in shown:
         assert "\n" not in repr(found)
         assert len(repr(found)) < 300, repr(found)
+        if found is not project:
+            assert found._repr_html_().startswith("<table><caption>")
     assert repr(project.plan()).endswith(": nothing to do)")
     assert repr(project).startswith("Project('shop', target='dev', ")
+
+
+class _OfHtml(HTMLParser):
+    """The texts of a page, and the names of its elements."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.texts, self.elements = [], set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.add(tag)
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_notebooks_show_tables_plans_and_results_as_tables(folder):
+    project = parquetry.load(folder.root)
+    plan = project.plan()
+    assert _OfHtml(plan._repr_html_()).texts == [repr(plan), "table", "change", "what", "orders", "create"]
+    applied = plan.apply()
+    shown = _OfHtml(applied.results[0]._repr_html_())
+    assert shown.texts[0] == type(applied.results[0]).__name__
+    assert repr(applied.results[0]) == "{}({})".format(
+        shown.texts[0], ", ".join(map("=".join, batched(shown.texts[1:])))
+    )
+    table = project.table("orders")
+    assert _OfHtml(table._repr_html_()).texts[:7] == [
+        *(f"orders: {table!r}", "column", "type", "role"),
+        *("order_id", "bigint", "key"),
+    ]
+    shutil.rmtree(table.uri.removeprefix("file://"))
+    assert _OfHtml(table._repr_html_()).texts[:2] == [repr(table), "error"]
+
+
+def batched(items):
+    return zip(items[::2], items[1::2], strict=True)
+
+
+def test_what_notebooks_show_is_escaped(folder):
+    bad = "<script>alert(1)</script>\x1b[2J"
+    assert _OfHtml(html_table(bad, [(bad, bad)], header=(bad, bad))).elements == {
+        *("table", "caption", "thead", "tr", "th", "td")
+    }
+    assert "\x1b" not in html_table(bad, [])
+    blocked = Blocked(table=bad, location="", code="SC101", reason=bad, remedy="")
+    plan = parquetry.load(folder.root).plan()
+    document = replace(plan._plan, intent=replace(plan.intent, actions=(), blocked=(blocked,)))
+    assert "<script" not in replace(plan, _plan=document)._repr_html_()
+    assert "<script" not in replace(plan.intent, project=bad)._repr_html_()
+
+
+def test_a_table_is_printed_without_a_request(folder, tmp_path):
+    store = CountingStore(open_store(folder.root), tmp_path / "log")
+    assert repr(Table(store)) == f"Table({store.uri!r})"
+    assert store.calls() == ()
 
 
 def test_a_bug_of_a_job_is_the_cause_of_what_run_raises(folder, monkeypatch):
