@@ -33,6 +33,7 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.java import find_java
+from parquetry.runtime.publish.publishing import lag_warnings
 from parquetry.runtime.spark_environment import UTF8_LOCALE
 from parquetry.runtime.spec.masking import cleared
 from parquetry.runtime.storage.local import LocalStore
@@ -227,6 +228,8 @@ def _table(workspace: Workspace, table: ResolvedTable) -> Text:
     if damaged := damage_warnings(observation.handle):
         raise CorruptTableError(observation.handle.cleared(joined("; ", damaged)))
     _check_clustering_plans(observation.handle)
+    if behind := lag_warnings(observation.handle):
+        raise UnsupportedTableError(observation.handle.cleared(joined("; ", behind)))
     store = observation.handle.store
     if isinstance(store, LocalStore):
         store.check_writable(TIMELINE_FOLDER)

@@ -36,6 +36,7 @@ from parquetry.runtime.layout.skipping.files import (
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
+from parquetry.runtime.publish.publishing import lag_warnings
 from parquetry.runtime.spec.codec import Brief, parsed_json
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
@@ -223,6 +224,7 @@ def _report(handle: TableHandle) -> LayoutReport:
             *((handle.fault.message,) if handle.fault is not None else ()),
             *property_warnings(store),
             *damage_warnings(handle, lost),
+            *lag_warnings(handle),
         ),
         damaged_files=len(lost),
     )

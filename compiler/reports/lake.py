@@ -42,6 +42,7 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.publish.publishing import formats_of, publish_lag
 from parquetry.runtime.services.archive import writes_to_keep
 from parquetry.runtime.services.clean_plan import clean_horizon
 from parquetry.runtime.services.clean_progress import read_progress
@@ -135,6 +136,7 @@ class TableCondition(Brief):
             have found nothing to delete.
         archivable_commits: The number of those that neither a rule of retention nor a savepoint keeps there.
         last_commit_ms: The newest write that is not a clustering.
+        publish_lag_seconds: By format, the age of the oldest write that its metadata does not show.
         last_clean_ms: The newest clean.
         last_archive_ms: The newest archival.
         last_clustering_ms: The newest clustering.
@@ -166,6 +168,7 @@ class TableCondition(Brief):
     commits_to_clean: int
     archivable_commits: int
     last_commit_ms: int | None
+    publish_lag_seconds: Mapping[str, float]
     last_clean_ms: int | None
     last_archive_ms: int | None
     last_clustering_ms: int | None
@@ -281,12 +284,23 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
         commits_to_clean=_commits_to_clean(handle, timeline, spec.retention, now_ms=live.now_ms),
         archivable_commits=_archivable_commits(timeline, spec.retention),
         last_commit_ms=None if age is None else live.now_ms - round(age * 1000),
+        publish_lag_seconds=_publish_lag_seconds(handle, now_ms=live.now_ms),
         last_clean_ms=_time_ms(handle, last_clean),
         last_archive_ms=timeline.layout.newest_archive_ms(handle.store),
         last_clustering_ms=_time_ms(handle, last_clustering(timeline)),
         savepoints_ms=savepoints_ms,
         last_run=last_run,
     )
+
+
+def _publish_lag_seconds(handle: TableHandle, *, now_ms: int) -> Mapping[str, float]:
+    """Return how far each format is behind, without those whose metadata cannot be read."""
+    lags: dict[str, float] = {}
+    for one in formats_of(handle):
+        with suppress(ParquetryError):
+            since_ms = _time_ms(handle, publish_lag(handle, one).since or "")
+            lags[one.name] = 0 if since_ms is None else max(0, now_ms - since_ms) / 1000
+    return lags
 
 
 def _measures(scope: Scope, kind: str, arguments: Any) -> list[Measure]:

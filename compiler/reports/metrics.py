@@ -141,6 +141,12 @@ def _forecast_error(table: LakeTable) -> Values:
         yield error.data_bytes, {"of": "bytes"}
 
 
+def _publish_lag(table: LakeTable) -> Values:
+    if isinstance(table, TableCondition):
+        for name, seconds in table.publish_lag_seconds.items():
+            yield seconds, {"format": name}
+
+
 def _run_started(table: LakeTable) -> Values:
     if table.last_run is not None:
         yield table.last_run.started_ms / 1000, {}
@@ -270,6 +276,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Time of the newest write that is not a clustering.",
         unit="seconds",
         values=_of(lambda table: _seconds(table.last_commit_ms)),
+    ),
+    Metric(
+        name="publish_lag",
+        help="Age of the oldest write that a published format does not show, 0 without one.",
+        unit="seconds",
+        values=_publish_lag,
+        labels=("format",),
     ),
     Metric(
         name="last_clean_timestamp",

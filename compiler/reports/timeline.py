@@ -12,6 +12,7 @@ from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, read_me
 from parquetry.runtime.clustering.forecast.work import read_work
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
+from parquetry.runtime.publish.publishing import lag_warnings
 from parquetry.runtime.services.source_files import BY_KEY
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import has_masked_partitions, pii_columns
@@ -126,7 +127,7 @@ def report_timeline(
         table=handle.name,
         instants=tuple(_without_keys(instant_report(timeline, i, zone, prices), hidden) for i in wanted),
         is_single=instant is not None,
-        warnings=() if handle.fault is None else (handle.fault.message,),
+        warnings=(*(() if handle.fault is None else (handle.fault.message,)), *lag_warnings(handle)),
     )
     report = handle.cleared(report)
     return replace(report, instants=tuple(map(_with_distinct_partitions, report.instants)))

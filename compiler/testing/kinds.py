@@ -18,6 +18,7 @@ from parquetry.runtime.layout.clustering.model import ExclusionReason
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.files import reads_of
 from parquetry.runtime.parquet.page_index import with_pages
+from parquetry.runtime.publish.publishing import formats_of, publish_lag
 from parquetry.runtime.spec.table_spec import TableTest
 from parquetry.runtime.storage.parallel import growing_batches, map_each
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
@@ -181,6 +182,18 @@ def _orphans(scope: Scope, _: TableTest) -> Iterator[Measure]:
     yield Measure(sum(found.values()), partition=_largest(found).partition if any(found.values()) else None)
 
 
+def _publish_lag(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    """Return the seconds since the oldest write that a published format does not show."""
+    table = scope.table
+    formats = formats_of(table.handle)
+    if not formats:
+        raise UnmeasurableError("the applied spec does not publish the table")
+    since = [
+        lag.since for lag in (publish_lag(table.handle, one) for one in formats) if lag.since is not None
+    ]
+    yield Measure(_age_seconds(table, min(since)) if since else 0)
+
+
 def _drift(scope: Scope, _: TableTest) -> Iterator[Measure]:
     """Count the drifts of the table."""
     handle = scope.table.handle
@@ -265,6 +278,7 @@ KINDS: Final[Mapping[str, LayoutMeasure]] = {
     "max_file_versions": _file_versions,
     "max_orphans": _orphans,
     "max_drift": _drift,
+    "max_publish_lag": _publish_lag,
     "row_count": _row_count,
 }
 """The measurement of each kind; ``project/model/table_tests.py`` has the limits of each kind."""

@@ -41,6 +41,7 @@ LIMITS: Final[Mapping[str, Mapping[str, Unit]]] = {
     "max_file_versions": {ITSELF: Unit.COUNT},
     "max_orphans": {ITSELF: Unit.COUNT},
     "max_drift": {ITSELF: Unit.COUNT},
+    "max_publish_lag": {ITSELF: Unit.SECONDS},
     "row_count": {
         "min": Unit.COUNT,
         "max": Unit.COUNT,
@@ -59,7 +60,7 @@ RELATIONSHIPS: Final = "relationships"
 OF_ROWS: Final = frozenset({NOT_NULL, UNIQUE, EXPRESSION, ACCEPTED_VALUES, RELATIONSHIPS})
 """The kinds of tests that count failing rows, limited by ``max_failures`` (for `not_null` by column)."""
 
-OF_WHOLE_TABLE: Final = frozenset({"write_amplification", "max_drift"})
+OF_WHOLE_TABLE: Final = frozenset({"write_amplification", "max_drift", "max_publish_lag"})
 """Layout tests of the whole table, which cannot be restricted to partitions."""
 
 LOWER_LIMITS: Final = frozenset({"min"})

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from parquetry.errors import message_of
-from parquetry.message import Message, Text, Value
+from parquetry.message import Message, Text, Value, command
 from parquetry.runtime.commit.damaged_files import check_read
 from parquetry.runtime.errors import ConflictError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
@@ -70,6 +70,21 @@ class PublishedTable:
 
     table: str
     formats: tuple[PublishResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishLag:
+    """How far the metadata of a format is behind the table.
+
+    ``instant`` is the newest write that it shows, or None if there is no metadata. ``writes`` is the number
+    of writes that the table has and the metadata does not show, or that were rolled back and are still shown.
+    ``since`` is the oldest of them, or None if there are none.
+    """
+
+    format: str
+    instant: str | None
+    writes: int
+    since: str | None
 
 
 def formats_of(table: TableHandle) -> tuple[PublishedFormat, ...]:
@@ -140,6 +155,49 @@ def publish(table: TableHandle, formats: Iterable[PublishedFormat]) -> tuple[Pub
         CorruptTableError: If a file of the newest state is damaged or missing.
     """
     return tuple(_publish(table, one) for one in formats)
+
+
+def publish_lag(table: TableHandle, one: PublishedFormat) -> PublishLag:
+    """Return how far a format is behind the newest state of the table.
+
+    Raises:
+        ForeignTableError: If somebody else has written to its metadata.
+    """
+    shown = one.published()
+    # Read last, or a write that is published meanwhile would count.
+    timeline = table.timeline()
+    times = {instant.time for instant in timeline.completed_writes}
+    before = frozenset[str]() if shown is None else shown.writes
+    rolled_back = {time for time in before - times if time >= (timeline.first_contiguous_write or "")}
+    differing = (times - before) | rolled_back
+    return PublishLag(
+        format=one.name,
+        instant=None if shown is None else shown.instant,
+        writes=len(differing),
+        since=min(differing, default=None),
+    )
+
+
+def lag_warnings(table: TableHandle) -> tuple[Text, ...]:
+    """Return a sentence about each format that is behind, or whose metadata cannot be read."""
+    warnings: list[Text] = []
+    for one in formats_of(table):
+        try:
+            lag = publish_lag(table, one)
+        except LATE_FAILURES as error:
+            warnings.append(Message("{format}: {reason}", format=one.name, reason=message_of(error)))
+            continue
+        if lag.since is not None:
+            warnings.append(
+                Message(
+                    "{format} does not show {writes} writes since {since}; run {command}",
+                    format=one.name,
+                    writes=lag.writes,
+                    since=lag.since,
+                    command=command("publish", "TABLE"),
+                )
+            )
+    return tuple(warnings)
 
 
 def _publish(table: TableHandle, one: PublishedFormat) -> PublishResult:

@@ -65,6 +65,7 @@ class RandomHistory:
     writes: dict[str, Change] = field(default_factory=dict)
     readable: set[str] = field(default_factory=set)
     foreign: set[str] = field(default_factory=set)
+    steps: tuple[str, ...] = field(init=False)
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     _attempted: Change | None = None
@@ -72,6 +73,7 @@ class RandomHistory:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
+        self.steps = STEPS
         keep = self.rng.randint(1, 4)
         retention = {"keep_commits": keep, "archive_keep_commits": keep + self.rng.randint(1, 3)}
         self.table = self.make(**retention)
@@ -92,7 +94,7 @@ class RandomHistory:
         for number in range(steps):
             if self.fewer is not None and number == steps // 2:
                 self.fill_fewer(self.fewer)
-            step = self.rng.choice(STEPS)
+            step = self.rng.choice(self.steps)
             self.perform(step)
             self.judge(step)
         self.end()
@@ -236,10 +238,13 @@ class RandomHistory:
 
     def rows(self, until: str | None = None) -> dict[str, Stored]:
         """The rows after all writes, or after those up to an instant."""
+        return self.rows_of(time for time in self.writes if until is None or time <= until)
+
+    def rows_of(self, times: Iterable[str]) -> dict[str, Stored]:
+        """The rows after some of the writes."""
         rows: dict[str, Stored] = {}
-        for instant in sorted(self.writes):
-            if until is None or instant <= until:
-                self.writes[instant](rows, instant)
+        for instant in sorted(times):
+            self.writes[instant](rows, instant)
         return rows
 
     def timeline(self) -> Timeline:

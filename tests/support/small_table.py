@@ -278,9 +278,10 @@ def _outcome(
     replaced: Mapping[str, tuple[str, ...]] | None = None,
     footprint: Footprint,
 ) -> WriteOutcome:
+    columns = COLUMNS if txn.table.spec is None else txn.table.spec.columns
     return WriteOutcome(
         operation=txn.operation,
-        schema_json=txn.table.schema_json(txn.timeline, COLUMNS),
+        schema_json=txn.table.schema_json(txn.timeline, columns),
         stats=stats or {},
         replaced=replaced or {},
         footprint=footprint,

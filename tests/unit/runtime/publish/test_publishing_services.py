@@ -9,16 +9,21 @@ from dataclasses import replace
 import deltalake
 import pytest
 
+from parquetry.compiler.reports.inspection import inspect_table
+from parquetry.compiler.reports.lake import read_table
+from parquetry.compiler.reports.timeline import report_timeline
+from parquetry.compiler.testing.kinds import KINDS as KINDS_OF_TESTS
+from parquetry.compiler.testing.live_table import LiveTable, Scope
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import ForeignTableError
 from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
-from parquetry.runtime.publish.publishing import formats_of, publish
+from parquetry.runtime.publish.publishing import PublishLag, formats_of, lag_warnings, publish, publish_lag
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spec.job import Requirements
-from parquetry.runtime.spec.table_spec import Column, DeltaFormat, Publish, RetentionPolicy
+from parquetry.runtime.spec.table_spec import Column, DeltaFormat, Publish, RetentionPolicy, TableTest
 from parquetry.runtime.table.applied import write_applied
 from tests.interop.readers.kinds import KINDS, the_key
 from tests.support.arrow_writer import ArrowWriter
@@ -102,6 +107,41 @@ def test_a_write_succeeds_with_a_warning_if_publishing_fails(table, path):
     foreign.unlink()
     table.upsert({"a": (4, "x")})
     assert_read_rightly(path)
+
+
+def test_how_far_a_format_is_behind_is_shown(table, path):
+    def lags():
+        return [publish_lag(table.handle, one) for one in formats_of(table.handle)]
+
+    assert [(lag.writes, lag.since) for lag in lags()] == [(0, None)]
+    assert inspect_table(table.store).warnings == report_timeline(table.store).warnings == ()
+    shown = DeltaLog(table.store).published().instant
+    table.services = False
+    first = table.upsert({"a": (3, "x")}).instant
+    table.upsert({"a": (4, "x")})
+    assert lags() == [PublishLag(format="delta", instant=shown, writes=2, since=first)]
+    for warnings in (inspect_table(table.store).warnings, report_timeline(table.store).warnings):
+        assert f"delta does not show 2 writes since {first}" in " ".join(map(str, warnings))
+    publish(table.handle, formats_of(table.handle))
+    assert [lag.writes for lag in lags()] == [0]
+    broken(path)
+    assert "another program wrote the version" in " ".join(map(str, lag_warnings(table.handle)))
+
+
+def test_a_test_and_a_metric_measure_the_lag(table):
+    def lag_seconds():
+        test = TableTest(kind="max_publish_lag", arguments={}, severity="error")
+        live = LiveTable(table.handle, table.handle.spec, (test,))
+        live.now_ms += 86_400_000
+        (measure,) = KINDS_OF_TESTS["max_publish_lag"](Scope(table=live, partitions=None), test)
+        return measure.value
+
+    assert lag_seconds() == 0
+    assert read_table(table.handle, table="small").publish_lag_seconds == {"delta": 0}
+    table.services = False
+    table.upsert({"a": (3, "x")})
+    assert 86_400 <= lag_seconds() < 2 * 86_400
+    assert read_table(table.handle, table="small").publish_lag_seconds["delta"] > 0
 
 
 def test_a_clean_keeps_files_of_a_state_that_publishing_could_not_replace(table, path, monkeypatch):
