@@ -76,7 +76,7 @@ def write(result: dict[str, Any]) -> None:
     (out / "results").mkdir(parents=True, exist_ok=True)
     (out / "results" / "session_experiment.json").write_text(json.dumps(result, indent=1) + "\n")
     (out / "session_experiment.svg").write_text(chart(result))
-    page = render(result)
+    page = render(result, json.loads((HERE / "results" / "session_bytes.json").read_text()))
     (out / "SESSIONS.md").write_text(page)
     print(page)
 

@@ -37,8 +37,8 @@ def summary(result: dict[str, Any], name: str) -> dict[str, Any]:
     return {**values, "gain": gain}
 
 
-def render(result: dict[str, Any]) -> str:
-    """The page."""
+def render(result: dict[str, Any], measured: dict[str, Any]) -> str:
+    """The page, from the experiment and from the bytes of columns that ``session_bytes`` measured."""
     machine, clustered = result["machine"], result["clustering"]
     each = {name: summary(result, name) for name in clustered}
     loads = [f"{name} {cost['load']}" for name, cost in clustered.items() if "load" in cost]
@@ -60,9 +60,10 @@ def render(result: dict[str, Any]) -> str:
     if loads:
         lines += [f"Load of the machine when each clustering started: {', '.join(loads)}.", ""]
     lines += goals(result)
+    lines += ["", *_column_bytes(measured)]
     if "note" in result:
         lines += ["", result["note"]]
-    return wrapped("\n".join([*lines, "", "![Point query before and after](session_experiment.svg)", ""]))
+    return wrapped("\n".join([*lines, "![Point query before and after](session_experiment.svg)", ""]))
 
 
 def _queries(clustered: dict[str, Any], each: dict[str, Any]) -> list[str]:
@@ -129,6 +130,56 @@ def _rewrites(result: dict[str, Any]) -> list[str]:
             ]
         )
     return table(head, rows)
+
+
+def _column_bytes(measured: dict[str, Any]) -> list[str]:
+    """Where parquetry's bytes are before and after, and what limits them."""
+    found, rows, bits = measured["bytes"], measured["rows"], measured["bits"]
+    every = found["all"]
+
+    def megabytes(state: str, name: str) -> float:
+        return every[state][name] / 1e6
+
+    totals = {
+        setting: {state: sum(sizes.values()) / 1e6 for state, sizes in states.items()}
+        for setting, states in found.items()
+    }
+    grown = sorted(setting for setting, each in totals.items() if each["after"] > each["before"])
+    least = {name: bits["after"][name] * rows / 8e6 for name in ("k", "at")}
+    names = [name for name in every["after"] if max(megabytes(state, name) for state in STATES) >= 1]
+    keys = megabytes("after", "k") + megabytes("after", "_hoodie_record_key")
+    lines = [
+        "## Bytes by column",
+        "",
+        "`python -m benchmarks.session_bytes` encodes a tenth of these rows as parquetry's writers do, without Spark, and gives the bytes for all rows. *Index* is the page indexes and footers.",
+        "",
+        *table(
+            ["`files.meta_columns`", "before, MB", "after, MB", "after / before"],
+            [
+                [
+                    f"`{setting}`",
+                    f"{each['before']:.1f}",
+                    f"{each['after']:.1f}",
+                    f"{each['after'] / each['before']:.3f}",
+                ]
+                for setting, each in totals.items()
+            ],
+        ),
+        *table(
+            ["column, with `all`", "before, MB", "after, MB"],
+            [[name, *(f"{megabytes(state, name):.1f}" for state in STATES)] for name in names],
+        ),
+    ]
+    if grown:
+        lines += [
+            f"The clustered table may not be larger. With {', '.join(f'`{setting}`' for setting in grown)}: {verdict(reached=False)}. With the other settings: {verdict(reached=True)}.",
+            "",
+            f"The limit is the record key. It counts up in order of arrival and then takes little. In the order of the sessions it has {bits['after']['k']:.1f} bits of entropy a row, which is {least['k']:.0f} MB, if neighbours are compared as numbers. Parquet compares them as texts, and Hudi stores the key twice, in `_hoodie_record_key` and in `k`: {keys:.1f} MB. The times have {bits['before']['at']:.1f} bits a row before and {bits['after']['at']:.1f} after, which is {least['at']:.0f} MB. These columns grow by more than the others shrink. [Decision 5](../docs/decisions/0005-base-files-assembled-from-row-groups.md) says what was tried.",
+            "",
+        ]
+    else:
+        lines += [f"The clustered table may not be larger, with each setting: {verdict(reached=True)}.", ""]
+    return lines
 
 
 def goals(result: dict[str, Any]) -> list[str]:

@@ -39,8 +39,8 @@ class BucketWriter:
 
     ``base_rows`` is the number of rows of the base file, 0 without one. ``base_clustering`` is the layout
     digest of the base file. The output depends on the rows and on the expected row counts of the bucket,
-    never on the batches in which the rows arrive. Pages have at most ``page_rows`` rows. A ``with`` block
-    that ends with an exception leaves no unfinished file.
+    never on the batches in which the rows arrive. ``is_ordered`` says that they arrive in the order of a
+    clustering. A ``with`` block that ends with an exception leaves no unfinished file.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class BucketWriter:
         *,
         base_rows: int,
         base_clustering: str | None = None,
-        page_rows: int | None = None,
+        is_ordered: bool = False,
     ) -> None:
         self._context = context
         self._base_clustering = base_clustering
         self._bucket = bucket
         self._buffer = RowBuffer(wide_row_bytes=max(context.file_size_bytes // (2 * CELL_ROWS), 1))
-        self._encoder = RowGroupEncoder(context.files, page_rows=page_rows)
+        self._encoder = RowGroupEncoder(context.files, is_ordered=is_ordered)
         schema = file_schema(schema_with_origin(context.schema))
         self._template = self._encoder.template(schema)
         self._column_numbers = parquet_column_numbers(schema)

@@ -108,7 +108,7 @@ class EncryptedFile:
             write_statistics=bounded or False,
             sorting_columns=[pq.SortingColumn(column) for column in sorted_by] or None,
             metadata_collector=self._written,
-            **self._encoder.options,
+            **{**self._encoder.options, **self._encoder.level_options(plain.empty_table())},
         )
 
 

@@ -134,7 +134,7 @@ class TriedRows:
         row_group_bytes = policy.row_group_size_bytes or default_row_group_bytes(target_bytes)
         stored = self._stored_bytes / self._rows.num_rows
         read = self._rows.num_rows / of_rows
-        encoder = RowGroupEncoder(policy, page_rows=None if order is None else ORDERED_PAGE_ROWS)
+        encoder = RowGroupEncoder(policy, is_ordered=order is not None)
         data = written = first = 0
         while first < rows.num_rows:
             # As in the writer, the estimate uses the rows written so far, and at first the input files.

@@ -19,7 +19,6 @@ from parquetry.runtime.base_file.writer import stored_keys
 from parquetry.runtime.layout.packing import EQUAL_FILES_SHARE, LATER_FILES_SHARE, MOST_TARGETS, outputs_of
 from parquetry.runtime.parquet.assembly import ParquetParts, end_bytes
 from parquetry.runtime.parquet.joined_pages import JoinedChunk
-from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
 
 SEQNO_BYTES: Final = 36
 """The memory of a sequence number."""
@@ -80,7 +79,7 @@ class SpreadingWriter(BucketWriter):
     """
 
     def __init__(self, context: WriteContext, bucket: Bucket, *, rows: int, ordered: bool) -> None:
-        super().__init__(context, bucket, base_rows=rows, page_rows=ORDERED_PAGE_ROWS if ordered else None)
+        super().__init__(context, bucket, base_rows=rows, is_ordered=ordered)
         self._ordered = ordered
         self._stamper = RowStamper(context.instant, bucket.index)
 

@@ -20,7 +20,8 @@ def row(case, peer, seconds):
 def test_pages_and_charts_are_drawn_from_the_results(tmp_path):
     report.write(BENCHMARKS / "results", tmp_path / "RESULTS.md")
     experiment = json.loads((BENCHMARKS / "results" / "session_experiment.json").read_text())
-    (tmp_path / "SESSIONS.md").write_text(render(experiment))
+    measured = json.loads((BENCHMARKS / "results" / "session_bytes.json").read_text())
+    (tmp_path / "SESSIONS.md").write_text(render(experiment, measured))
     (tmp_path / "session_experiment.svg").write_text(chart(experiment))
     drawn = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert {name: (BENCHMARKS / name).read_text() for name in drawn} == drawn

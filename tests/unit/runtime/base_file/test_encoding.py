@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file.encoding import RowGroupEncoder
+from parquetry.runtime.base_file import encoding
+from parquetry.runtime.base_file.encoding import HIGH_ZSTD_LEVEL, RowGroupEncoder
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
 from parquetry.runtime.spec.table_spec import FilesPolicy, TextEncodings
 from tests.support.base_files import page_starts
@@ -61,16 +62,16 @@ def test_pages_of_ordered_rows_have_as_many_rows_in_every_column(pyarrow_knows_r
     rows = sessions_in_random_order().slice(0, 20_000)
     if not pyarrow_knows_rows:
         monkeypatch.setattr(pq, "write_table", lambda table, where, *, data_page_size=None: None)
-    encoded = RowGroupEncoder(FilesPolicy(), page_rows=ORDERED_PAGE_ROWS).encode(rows)
+    encoded = RowGroupEncoder(FilesPolicy(), is_ordered=True).encode(rows)
     for chunk in encoded.parts.chunks(0):
         assert page_starts(chunk) == list(range(0, 20_000, ORDERED_PAGE_ROWS))
 
 
 def test_a_page_size_in_bytes_is_kept_for_ordered_rows():
     rows = sessions_in_random_order().slice(0, 20_000)
-    policy = FilesPolicy(page_size_bytes=64 * 1024)
+    policy = FilesPolicy(page_size_bytes=64 * 1024, compression="snappy")
     plain = RowGroupEncoder(policy).encode(rows)
-    ordered = RowGroupEncoder(policy, page_rows=ORDERED_PAGE_ROWS).encode(rows)
+    ordered = RowGroupEncoder(policy, is_ordered=True).encode(rows)
     assert ordered.parts.content.read_at(ordered.parts.size_bytes, 0) == plain.parts.content.read_at(
         plain.parts.size_bytes, 0
     )
@@ -127,3 +128,59 @@ def test_rows_that_are_encoded_again_get_delta_encodings_too():
     again = encoder.encode_again(texts(), ["few"])
     group = pq.ParquetFile(again.parts.content).metadata.row_group(0)
     assert "DELTA_BYTE_ARRAY" in group.column(0).encodings
+
+
+def keys(rows: int, *, near: bool) -> list[str]:
+    """Keys of events, twenty in a row from one session; or random ones."""
+    rng = np.random.default_rng(4)
+    if not near:
+        return [rng.bytes(16).hex() for _ in range(rows)]
+    first = rng.integers(10_000_000, 20_000_000, rows // EVENTS)
+    later = rng.exponential(2_300, (rows // EVENTS, EVENTS)).astype(int)
+    return [f"e-{number}" for number in (first[:, None] + np.sort(later)).ravel()]
+
+
+def bytes_of(encoder: RowGroupEncoder, rows: pa.Table) -> dict[str, int]:
+    return {chunk.name: chunk.size_bytes for chunk in encoder.encode(rows).parts.chunks(0)}
+
+
+def test_ordered_rows_get_the_high_level_where_it_makes_them_much_smaller(monkeypatch):
+    count = 20_000
+    rows = pa.table(
+        {
+            "near": keys(count, near=True),
+            "random": keys(count, near=False),
+            "few": [f"word {number % 7}" for number in range(count)],
+            "within": pa.array([{"key": key} for key in keys(count, near=True)]),
+        }
+    )
+    policy = FilesPolicy(compression="zstd")
+    high = RowGroupEncoder(policy, is_ordered=True)
+    sizes = bytes_of(high, rows)
+    monkeypatch.setattr(encoding, "HIGH_LEVEL_SHARE", 0)
+    usual = RowGroupEncoder(policy, is_ordered=True)
+    usual_sizes = bytes_of(usual, rows)
+    smaller = {name for name, size in sizes.items() if size != usual_sizes[name]}
+    assert smaller == {"near", "within.key"}
+    assert all(sizes[name] <= 0.85 * usual_sizes[name] for name in smaller)
+    content = high.encode(rows).parts.content
+    assert pq.ParquetFile(content).read().equals(rows)
+
+
+@pytest.mark.parametrize(
+    ("compression", "is_ordered"), [("zstd", False), ("gzip", True), ("snappy", True), ("uncompressed", True)]
+)
+def test_other_rows_and_codecs_have_no_high_level(compression, is_ordered):
+    rows = pa.table({"near": keys(5_000, near=True)})
+    encoder = RowGroupEncoder(FilesPolicy(compression=compression), is_ordered=is_ordered)
+    encoder.encode(rows)
+    assert encoder.level_options(rows) == {}
+
+
+def test_a_larger_row_group_decides_again_about_the_level():
+    encoder = RowGroupEncoder(FilesPolicy(compression="zstd"), is_ordered=True)
+    near, random = (pa.table({"key": keys(rows, near=rows < 20_000)}) for rows in (15_000, 30_000))
+    encoder.encode(near)
+    assert encoder.level_options(near) == {"compression_level": {"key": HIGH_ZSTD_LEVEL}}
+    encoder.encode(random)
+    assert encoder.level_options(random) == {}
