@@ -1,23 +1,29 @@
 """Additions of the documentation site to MkDocs: pages outside `docs/`, and all files that pages link to.
 
-MkDocs calls the functions named ``on_...``. Links in pages are those of the repository: a link to Markdown
-becomes a link to a page of the site, images are copied, and any other file gets a page with its text.
+MkDocs calls the functions named ``on_...``. Links in pages are those of the repository: a link to Markdown or
+a notebook becomes a link to a page of the site, images are copied, and any other file gets a page with its text.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
+sys.path.insert(0, str(Path(__file__).parent))
+import notebooks
+
 ROOT = Path(__file__).resolve().parent.parent
 HOME = "README.md"
 OUTSIDE = ("*.md", "benchmarks/*.md", "examples/*/README.md", "tests/*.md", "tests/support/README.md")
 """The pages outside `docs/`, by their paths in the repository."""
+
+NOTEBOOKS = "docs/notebooks/*.ipynb"
 
 _IMAGES = {".png", ".svg"}
 _CODE_OR_LINK = re.compile(
@@ -41,6 +47,9 @@ def on_files(files: Files, config: Any) -> Files:
     outside = [
         path.relative_to(ROOT).as_posix() for pattern in OUTSIDE for path in sorted(ROOT.glob(pattern))
     ]
+    for path in sorted(ROOT.glob(NOTEBOOKS)):
+        place = site_place(path.relative_to(ROOT).as_posix())
+        files.append(File.generated(config, place, content=notebooks.page(path)))
     for place in outside:
         files.append(File.generated(config, site_place(place), abs_src_path=str(ROOT / place)))
     for place in [*pages, *outside]:
@@ -95,7 +104,7 @@ def site_place(place: str) -> str:
     if place == HOME:
         return "index.md"
     if place.startswith("docs/"):
-        return place.removeprefix("docs/")
+        return re.sub(r"\.ipynb$", ".md", place.removeprefix("docs/"))
     return place if Path(place).suffix in {".md", *_IMAGES} else f"source/{place}.md"
 
 
