@@ -70,7 +70,7 @@ _BATCH_OPERATIONS: Final = tuple(str(o) for o in Operation if o is not Operation
 
 
 class Table:
-    """A table at a location. It keeps no state: every call sees the current state of the table.
+    """A table at a location. Every call sees the current state of the table.
 
     Writes return a :class:`CommitResult`; its ``instant`` is None if there was nothing to write. They raise
     InvalidDataError, with nothing written, for rows that do not fit the table, and ConflictError if other

@@ -31,6 +31,7 @@ from parquetry.runtime.storage.model import (
     PutOutcome,
     VersionedStore,
 )
+from parquetry.runtime.storage.object_cache import ObjectCache
 from parquetry.runtime.storage.parallel import MOST_AT_ONCE, map_each
 from parquetry.runtime.storage.paths import checked_path, escape_glob
 from parquetry.runtime.storage.ranged_input import TAIL_BYTES, RangedFile, RangedInput
@@ -117,6 +118,7 @@ class BucketStore(VersionedStore):
         self._clock: tuple[float, int] | None = None
         self._connection: tuple[int, Any] | None = None
         self._tails: dict[str, Future[ObjectPart]] = {}
+        self._cache = ObjectCache()
 
     @abstractmethod
     def _connect(self) -> Any:
@@ -135,8 +137,16 @@ class BucketStore(VersionedStore):
         return not isinstance(error, OSError) or isinstance(error, (ConnectionError, TimeoutError))
 
     @abstractmethod
-    def _get(self, key: str, *, most_bytes: int) -> bytes:
-        """Return an object with one request, or raise TooLargeError if it exceeds ``most_bytes``."""
+    def _get(self, key: str, *, most_bytes: int) -> tuple[bytes, str]:
+        """Return an object and the tag of its version with one request.
+
+        Raise TooLargeError if it exceeds ``most_bytes``.
+        """
+
+    def _listed_etag(self, content: bytes, tag: str) -> str:
+        """Return the ETag with which listings show the version of an object that has this tag and content."""
+        del content
+        return tag.strip('"')
 
     @abstractmethod
     def _get_version(self, key: str, *, most_bytes: int) -> tuple[bytes, str, int, str]:
@@ -203,10 +213,17 @@ class BucketStore(VersionedStore):
     def allowed(self) -> Allowed:
         return self._allowed
 
-    def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
+    def read(
+        self, path: str, *, most_bytes: int = MOST_RECORD_BYTES, listed: ObjectInfo | None = None
+    ) -> bytes:
+        cached = None if listed is None else self._cache.get(path, listed.etag)
+        if cached is not None and len(cached) <= most_bytes:
+            return cached
         with self._reporting("read", self._uri_of(path)):
-            content = self._get(self._key_of_path(path), most_bytes=most_bytes)
+            content, tag = self._get(self._key_of_path(path), most_bytes=most_bytes)
         count_read(len(content))
+        if listed is not None:
+            self._cache.put(path, self._listed_etag(content, tag), content)
         return content
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
@@ -334,7 +351,10 @@ class BucketStore(VersionedStore):
             return self._outcome_for_existing(path, data, nonce=nonce, uncertain=uncertain)
 
         put = self._put_until_known(path, data, tag=None, outcome=outcome)
-        return put if isinstance(put, PutOutcome) else PutOutcome.WON
+        if isinstance(put, PutOutcome):
+            return put
+        self._cache.put(path, self._listed_etag(data, put), data)
+        return PutOutcome.WON
 
     def read_version(self, path: str) -> ObjectVersion | None:
         try:

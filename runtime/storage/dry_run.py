@@ -75,11 +75,13 @@ class DryRunStore(ObjectStore):
         """The permissions of the other store."""
         return self._inner.allowed
 
-    def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
+    def read(
+        self, path: str, *, most_bytes: int = MOST_RECORD_BYTES, listed: ObjectInfo | None = None
+    ) -> bytes:
         """Return the content of the object as it would be now."""
         content = self._content(path)
         if content is None:
-            return self._inner.read(path, most_bytes=most_bytes)
+            return self._inner.read(path, most_bytes=most_bytes, listed=listed)
         check_size(self._name(path), len(content), most_bytes=most_bytes)
         return content
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import email.utils
 import functools
+import hashlib
 import importlib
 import json
 import logging
@@ -54,8 +56,13 @@ class GcsStore(BucketStore):
     def _is_from_store(self, error: BaseException) -> bool:
         return "://" in str(error) or super()._is_from_store(error)  # errors of gcsfs contain the URL
 
-    def _get(self, key: str, *, most_bytes: int) -> bytes:
-        return self._download(key, most_bytes=most_bytes)[0]
+    def _get(self, key: str, *, most_bytes: int) -> tuple[bytes, str]:
+        content, headers = self._download(key, most_bytes=most_bytes)
+        return content, headers["X-Goog-Generation"]
+
+    def _listed_etag(self, content: bytes, tag: str) -> str:
+        del tag
+        return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
 
     def _get_version(self, key: str, *, most_bytes: int) -> tuple[bytes, str, int, str]:
         content, headers = self._download(key, most_bytes=most_bytes)

@@ -110,7 +110,10 @@ class LocalStore(ObjectStore):
             return True
         return False
 
-    def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
+    def read(
+        self, path: str, *, most_bytes: int = MOST_RECORD_BYTES, listed: ObjectInfo | None = None
+    ) -> bytes:
+        del listed
         with self._opened_file(path) as file:
             size_bytes = os.fstat(file).st_size
             check_size(Value.uri(str(self.root / path)), size_bytes, most_bytes=most_bytes)

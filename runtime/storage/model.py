@@ -79,8 +79,13 @@ class ObjectStore(Protocol):
         """The keys and plug-ins that the opener of the store permits for the table."""
         ...
 
-    def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
+    def read(
+        self, path: str, *, most_bytes: int = MOST_RECORD_BYTES, listed: ObjectInfo | None = None
+    ) -> bytes:
         """Return the content of the object, with one request.
+
+        If ``listed`` is given, the object as a listing shows it, a bucket sends no request for a version that
+        this store has read so before, or has put by :meth:`put_if_absent`.
 
         Raises:
             NotFoundError: If the object is absent.

@@ -49,8 +49,9 @@ class S3Store(BucketStore):
     def _is_from_store(self, error: BaseException) -> bool:
         return answer_of(error).status is not None or super()._is_from_store(error)
 
-    def _get(self, key: str, *, most_bytes: int) -> bytes:
-        return self._download(key, most_bytes=most_bytes)[0]
+    def _get(self, key: str, *, most_bytes: int) -> tuple[bytes, str]:
+        content, answer = self._download(key, most_bytes=most_bytes)
+        return content, answer["ETag"]
 
     def _get_version(self, key: str, *, most_bytes: int) -> tuple[bytes, str, int, str]:
         content, answer = self._download(key, most_bytes=most_bytes)

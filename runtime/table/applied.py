@@ -300,11 +300,7 @@ def read_identity(store: ObjectStore) -> TableIdentity | None:
 
 def read_applied(store: ObjectStore) -> AppliedRecord | None:
     """Return the newest applied record, or None if there is none. This takes one listing and one read."""
-    numbers = _applied_numbers(store)
-    if not numbers:
-        return None
-    path = _applied_path(max(numbers))
-    return _record_from_bytes(store.read(path), max(numbers), location=f"{store.uri}/{path}")
+    return next(applied_history(store), None)
 
 
 def read_newer(
@@ -364,9 +360,14 @@ def applied_history(store: ObjectStore) -> Iterator[AppliedRecord]:
 
     This takes one listing, and one read for each record that the caller consumes.
     """
-    for number in sorted(_applied_numbers(store), reverse=True):
-        path = _applied_path(number)
-        yield _record_from_bytes(store.read(path), number, location=f"{store.uri}/{path}")
+    listed = {
+        int(match[1]): info
+        for info in store.list(APPLIED_FOLDER)
+        if (match := _APPLIED_NAME.fullmatch(info.path.rpartition("/")[2]))
+    }
+    for number, info in sorted(listed.items(), reverse=True):
+        content = store.read(info.path, listed=info)
+        yield _record_from_bytes(content, number, location=f"{store.uri}/{info.path}")
 
 
 def write_applied(
@@ -453,14 +454,6 @@ def write_applied(
         plan_id=winner.plan_id,
         git_commit=winner.git_commit,
     )
-
-
-def _applied_numbers(store: ObjectStore) -> list[int]:
-    return [
-        int(match[1])
-        for info in store.list(APPLIED_FOLDER)
-        if (match := _APPLIED_NAME.fullmatch(info.path.rpartition("/")[2]))
-    ]
 
 
 def _applied_path(number: int) -> str:

@@ -479,7 +479,7 @@ class Timeline:
 
     def _read(self, instant: Instant) -> bytes:
         try:
-            return self.store.read(instant.path)
+            return self.store.read(instant.path, listed=self.files.get(instant.file_name))
         except NotFoundError as error:
             raise StaleTimelineError(
                 "{file} left the timeline while it was read; run again",

@@ -73,8 +73,8 @@ class WrappedStore(ObjectStore):
     def allowed(self) -> Allowed:
         return self.inner.allowed
 
-    def read(self, path: str, **limit: int) -> bytes:
-        return self._perform(Kind.READ, path, **limit)
+    def read(self, path: str, **options: Any) -> bytes:
+        return self._perform(Kind.READ, path, **options)
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         return self._perform(Kind.READ_RANGE, path, start, stop)

@@ -126,7 +126,8 @@ class _MemoryStore:
     def allowed(self) -> Allowed:
         return self._inner.allowed
 
-    def read(self, path: str, *, most_bytes: int = MOST_BYTES) -> bytes:
+    def read(self, path: str, *, most_bytes: int = MOST_BYTES, listed: ObjectInfo | None = None) -> bytes:
+        del listed
         check_size(Value.uri(f"{self.uri}/{path}"), len(self._content(path)), most_bytes=most_bytes)
         return bytes(self._content(path))
 

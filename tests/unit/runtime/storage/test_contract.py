@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnsupportedTableError
+from parquetry.runtime.storage.bucket import BucketStore
 from parquetry.runtime.storage.dry_run import DryRunStore
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome, VersionedStore
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent, probe_put_if_match
@@ -59,6 +60,24 @@ def test_put_then_read_gives_the_bytes_and_put_again_replaces_them(store):
     assert store.read("a/b/c.txt") == b"one"
     store.put("a/b/c.txt", b"")
     assert store.read("a/b/c.txt") == b""
+
+
+def test_a_listed_object_is_read_in_the_version_that_is_listed(store):
+    def listed(content):
+        (info,) = store.list("a")
+        assert [store.read("a/b", listed=info) for _ in range(2)] == [content] * 2
+        return info
+
+    store.put_if_absent("a/b", b"one")
+    listed(b"one")
+    store.put("a/b", b"two")
+    last = listed(b"two")
+    store.delete("a/b")
+    if isinstance(store, BucketStore):
+        assert store.read("a/b", listed=last) == b"two"
+    else:
+        with pytest.raises(NotFoundError):
+            store.read("a/b", listed=last)
 
 
 def test_a_range_of_an_object_is_read_alone(store):
