@@ -121,6 +121,7 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 	$(BIN)/python -m benchmarks.clustering_plans
 	$(BIN)/python -m benchmarks.plans
 	$(BIN)/python -m benchmarks.requests
+	$(BIN)/python -m benchmarks.reads
 	$(BIN)/python -m benchmarks.shares
 
 clean: ## remove what the targets made inside this folder

@@ -33,16 +33,21 @@ def _bump(table: pa.Table, version: int, *, mark: bool) -> pa.Table:
     return table
 
 
+def lineitem(folder: Path, *, scale: float) -> Path:
+    """Make the table below ``folder`` as one file, and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tool = Path(sys.executable).parent / "tpchgen-cli"
+    command = [str(tool), "parquet", "-s", str(scale), "--tables", "lineitem", "--output-dir", str(folder)]
+    subprocess.run(command, check=True)
+    return folder / "lineitem.parquet"
+
+
 def prepare(folder: Path, *, scale: float) -> dict[str, int]:
     """Make the inputs below ``folder`` once and return how many rows each holds."""
     done = folder / "prepared.json"
     if done.exists():
         return json.loads(done.read_text())
-    folder.mkdir(parents=True, exist_ok=True)
-    tool = Path(sys.executable).parent / "tpchgen-cli"
-    command = [str(tool), "parquet", "-s", str(scale), "--tables", "lineitem", "--output-dir", str(folder)]
-    subprocess.run(command, check=True)
-    table = pq.read_table(folder / "lineitem.parquet")
+    table = pq.read_table(lineitem(folder, scale=scale))
     for at, field in enumerate(table.schema):
         if not pa.types.is_string(field.type) and "string" in str(field.type):
             table = table.set_column(at, field.name, table[field.name].cast(pa.string()))
