@@ -288,7 +288,7 @@ HEALTH_CHECKS: Final[tuple[HealthCheck, ...]] = (
     ),
     HealthCheck(
         name="clustering_debt",
-        limit=f"more than {DEBT_SHARE:.0%} of the bytes are due for clustering, or a file for more than "
+        limit=f"more than {DEBT_SHARE:.0%} of the bytes due for clustering, or a file due for more than "
         f"{DEBT_DAYS} days",
         find=_clustering_debt,
     ),

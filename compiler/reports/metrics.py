@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from parquetry.compiler.reports.health import HEALTH_CHECKS
 from parquetry.compiler.reports.lake import PERCENTILES, Lake, LakeTable, TableCondition
 
 PREFIX: Final = "parquetry_table_"
@@ -106,6 +107,12 @@ def _unreadable(table: LakeTable) -> Values:
         yield 1, {"reason": str(table.reason)}
 
 
+def _unhealthy(table: LakeTable) -> Values:
+    if isinstance(table, TableCondition):
+        for check in HEALTH_CHECKS:
+            yield check.find(table) is not None, {"check": check.name}
+
+
 def _file_sizes(table: LakeTable) -> Values:
     if isinstance(table, TableCondition):
         for percentile in PERCENTILES:
@@ -165,6 +172,19 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="",
         values=_unreadable,
         labels=("reason",),
+    ),
+    Metric(
+        name="measured_timestamp",
+        help="Time at which the table was measured.",
+        unit="seconds",
+        values=_of(lambda table: _seconds(table.now_ms)),
+    ),
+    Metric(
+        name="unhealthy",
+        help="1 for each health check that finds something in the table, else 0.",
+        unit="",
+        values=_unhealthy,
+        labels=("check",),
     ),
     Metric(name="files", help="Live files.", unit="", values=_of(lambda table: table.files)),
     Metric(

@@ -33,6 +33,8 @@ _VARYING = (
     (re.compile(r"after \d+\.\d s"), "after <n> s"),
     (re.compile(r"(;| in) \d+\.\d s(\.?)$", re.MULTILINE), r"\1 <n> s\2"),
     (re.compile(r'("seconds": )\d+\.\d'), r"\1<n>"),
+    (re.compile(r"(_timestamp_seconds\{.*\} ).+"), r"\1<time>"),
+    (re.compile(r'("value": )1\d{9}\.\d+'), r"\1<ms>"),
     (re.compile(r'("started_ms": )\d+'), r"\1<ms>"),
     (re.compile(r'("parquetry\.(table_id|nonce)": )"[^"]+"'), r'\1"<id>"'),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),

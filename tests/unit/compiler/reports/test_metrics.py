@@ -349,7 +349,11 @@ def test_json_has_the_values_of_the_text(folder):
     by_text = {
         (s.name, *sorted(s.labels.items())): s.value for f in open_metrics_families(text) for s in f.samples
     }
-    assert by_json == by_text
+    assert by_json.keys() == by_text.keys()
+    measured_at = "parquetry_table_measured_timestamp_seconds"
+    assert {k: v for k, v in by_json.items() if k[0] != measured_at} == {
+        k: v for k, v in by_text.items() if k[0] != measured_at
+    }
 
 
 def test_without_the_extra_the_text_says_what_to_install(folder, monkeypatch):
@@ -367,7 +371,7 @@ def test_tables_are_named_or_selected(folder):
     assert called(folder, "metrics", "events", "-s", "orders").exit_code == 2
     assert called(folder, "metrics", "evnts").exit_code == 2
     found = values(called(folder, "metrics", "-s", "orders").stdout)
-    assert {key[-1] for key in found} == {"orders"}
+    assert all("orders" in key and "events" not in key for key in found)
 
 
 def test_the_page_lists_every_metric():
