@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
+from prometheus_client import push_to_gateway
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from parquetry.compiler.reports.metrics import MeasuredMetric
 
+_TIMEOUT_SECONDS: Final = 30
+
 
 def open_metrics(metrics: Iterable[MeasuredMetric]) -> str:
     """Return the text of the metrics."""
+    return str(generate_latest(_registry(metrics)).decode())  # type: ignore[no-untyped-call]  # it has no types
+
+
+def push(metrics: Iterable[MeasuredMetric], gateway: str, *, project: str, target: str) -> None:
+    """Replace the metrics of a project at a target in a push gateway; raise OSError if that fails."""
+    push_to_gateway(
+        gateway,
+        job="parquetry",
+        registry=_registry(metrics),
+        grouping_key={"project": project, "target": target},
+        timeout=_TIMEOUT_SECONDS,
+    )
+
+
+def _registry(metrics: Iterable[MeasuredMetric]) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(metrics))
-    return str(generate_latest(registry).decode())  # type: ignore[no-untyped-call]  # it has no types
+    return registry
 
 
 class _Families(Collector):

@@ -22,6 +22,7 @@ from parquetry.project.model.resolved import (
     Budget,
     Launcher,
     Layer,
+    MetricsSettings,
     Origin,
     SparkLaunchSettings,
     Target,
@@ -184,8 +185,17 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
         protect=tuple(value.get("protect", ())),
         signing_keys=_signing_keys(value.get("applied") or file.value.get("applied") or {}),
         tests_after_run=bool((value.get("tests") or file.value.get("tests") or {}).get("after_run")),
+        metrics=_metrics(value.get("metrics") or {}, root),
         declared=head.settings[name],
     )
+
+
+def _metrics(value: Mapping[str, Any], root: Path) -> MetricsSettings | None:
+    """Return where commands write metrics, or None if that is nowhere or not known here."""
+    file, push_gateway = value.get("file"), value.get("push_gateway")
+    if file is None and push_gateway is None:
+        return None
+    return MetricsSettings(file=None if file is None else str(root / file), push_gateway=push_gateway)
 
 
 def _signing_keys(applied: Mapping[str, Any]) -> tuple[str, ...]:

@@ -93,6 +93,14 @@ class SparkLaunchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """The absolute path of the file, and the URL of the push gateway, that get the metrics of a target."""
+
+    file: str | None = None
+    push_gateway: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSetting:
     """A setting of a target that affects jobs, in the forms that ``project.model.target_settings`` makes.
 
@@ -132,7 +140,7 @@ class Target:
 
     Without an environment, values that read one contain the placeholder ``${NAME}``. ``signing_keys`` are
     references to the keys of applied records, the current one first. Without ``prices``, plans show no costs.
-    With ``tests_after_run``, `run` executes the tests of tables.
+    With ``tests_after_run``, `run` executes the tests of tables. Without ``metrics``, commands emit none.
     """
 
     name: str
@@ -145,6 +153,7 @@ class Target:
     signing_keys: tuple[str, ...] = ()
     prices: Prices | None = None
     tests_after_run: bool = False
+    metrics: MetricsSettings | None = None
 
     def protects(self, table: str) -> bool:
         """Return whether the target refuses every breaking change of the table."""

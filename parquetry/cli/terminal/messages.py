@@ -24,7 +24,7 @@ def write_message(message: str, *, log_format: str, level: str = "info", **facts
         click.echo(line, err=True)
     else:
         # Indent the lines of a longer message, so that none of them looks like a message of its own.
-        text = "error: " + message.replace("\n", "\n  ") if level == "error" else message
+        text = message if level == "info" else f"{level}: " + message.replace("\n", "\n  ")
         click.echo(printable(text), err=True)
 
 

@@ -117,6 +117,11 @@ class Output:
         self.error(failure.message, exit_code=failure.exit_code)
         return failure.exit_code
 
+    def warn(self, message: Text, **facts: Any) -> None:
+        """Report on stderr what needs attention although the command did its work."""
+        text = self.typed_options.with_options(message)
+        write_message(text, log_format=self.log_format, level="warning", **facts)
+
     def error(self, message: Text, **facts: Any) -> None:
         """Report on stderr why something failed."""
         write_message(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from parquetry.cli.requests.emission import emits_metrics
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
 from parquetry.cli.terminal.output import Output
 from parquetry.message import Message
@@ -14,6 +15,7 @@ from parquetry.message import Message
 @click.option("--applied", is_flag=True, help="Use the applied spec, even if the declared one differs.")
 @project_options
 @output_options("text", "json", "html")
+@emits_metrics()
 def command(*, request: ProjectRequest, output: Output, only: str | None, applied: bool) -> int:
     """Ingest the declared sources, then cluster, clean and archive what is due.
 

@@ -10,6 +10,7 @@ import click
 
 from parquetry.cli.command_group import CommandGroup
 from parquetry.cli.requests import completion, services
+from parquetry.cli.requests.emission import emits_metrics
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.requests.progress import progress_of
 from parquetry.cli.requests.prompt import check_answerable, confirm
@@ -40,6 +41,7 @@ def command() -> None:
 @_APPLIED
 @table_options
 @output_options("text", "json")
+@emits_metrics("dry_run")
 def clean_table(*, request: ProjectRequest, output: Output, table: str, dry_run: bool, applied: bool) -> int:
     """Delete file versions that no retention rule keeps, and files that no commit names."""
     from parquetry.runtime.services.clean import clean
@@ -60,6 +62,7 @@ def clean_table(*, request: ProjectRequest, output: Output, table: str, dry_run:
 @_APPLIED
 @table_options
 @output_options("text", "json")
+@emits_metrics("dry_run")
 def archive_table(
     *, request: ProjectRequest, output: Output, table: str, dry_run: bool, applied: bool
 ) -> int:
@@ -82,6 +85,7 @@ def archive_table(
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @table_options
 @output_options("text", "json")
+@emits_metrics()
 def roll_back(
     *, request: ProjectRequest, output: Output, table: str, instant: str, auto_approve: bool
 ) -> int:
@@ -102,6 +106,7 @@ def roll_back(
 @click.option("--delete", is_flag=True, help="Delete the savepoint of INSTANT.")
 @table_options
 @output_options("text", "json")
+@emits_metrics()
 def savepoint(
     *, request: ProjectRequest, output: Output, table: str, instant: str | None, comment: str, delete: bool
 ) -> int:
@@ -123,6 +128,7 @@ def savepoint(
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @table_options
 @output_options("text", "json")
+@emits_metrics()
 def restore_table(
     *, request: ProjectRequest, output: Output, table: str, savepoint: str, auto_approve: bool
 ) -> int:
@@ -152,6 +158,7 @@ def restore_table(
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @table_options
 @output_options("text", "json")
+@emits_metrics("plan_only")
 def purge_table(
     *,
     request: ProjectRequest,
@@ -194,6 +201,7 @@ def purge_table(
 @_APPLIED
 @table_options
 @output_options("text", "json")
+@emits_metrics("plan_only")
 def cluster_table(
     *,
     request: ProjectRequest,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from parquetry.cli.requests.emission import emits_metrics
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
 from parquetry.cli.terminal.output import Output
 
@@ -29,6 +30,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--sarif", type=_FILE, help="Save what did not pass as SARIF 2.1.0, for code scanning.")
 @project_options
 @output_options("text", "json", "github", "html")
+@emits_metrics("location", "history")
 def command(
     *,
     request: ProjectRequest,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from parquetry.cli.terminal.output import Paint, json_document
@@ -15,7 +17,7 @@ class MetricsView:
 
     def text(self, outcome: Sequence[MeasuredMetric], paint: Paint) -> str:  # noqa: ARG002  # for programs
         """Return the OpenMetrics text, without the end of its last line."""
-        return _open_metrics(outcome).removesuffix("\n")
+        return self.document(outcome, "text").removesuffix("\n")
 
     def json(self, outcome: Sequence[MeasuredMetric]) -> Any:
         """Return the metrics as plain values."""
@@ -37,18 +39,17 @@ class MetricsView:
         """Return the complete text of a file in the format ``shape``: json, or OpenMetrics text."""
         if shape == "json":
             return json_document(self, outcome) + "\n"
-        return _open_metrics(outcome)
+        text: str = open_metrics_library().open_metrics(outcome)
+        return text
 
 
-def _open_metrics(metrics: Sequence[MeasuredMetric]) -> str:
-    """Return the OpenMetrics text; raise MissingPackageError without prometheus-client."""
+def open_metrics_library() -> ModuleType:
+    """Return the module that writes OpenMetrics text; raise MissingPackageError without prometheus-client."""
     try:
-        from parquetry.compiler.reports.open_metrics import open_metrics
+        return import_module("parquetry.compiler.reports.open_metrics")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "prometheus_client":
             raise
         raise MissingPackageError(
-            "metrics as text need the package prometheus-client; run `pip install prometheus-client`, or use "
-            "--format json"
+            "metrics as text need the package prometheus-client; run `pip install prometheus-client`"
         ) from error
-    return open_metrics(metrics)
