@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from parquetry.runtime.spec.codec import to_json_value
-from parquetry.runtime.spec.table_spec import Source, TableSpec
+from parquetry.runtime.spec.table_spec import Publish, Source, TableSpec
 from parquetry.text.printable import quoted
 
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
@@ -72,7 +72,7 @@ def document(spec: TableSpec) -> dict[str, Any]:
         "partitioning": {"hive_style": spec.hive_style, "url_encode": spec.url_encode},
         "table_version": spec.table_version,
         "locks": str(spec.locks),
-        **({} if spec.publish is None else {"publish": to_json_value(spec.publish)}),
+        **({} if spec.publish is None else {"publish": _publish(spec.publish)}),
         "sizing": {
             "max_file_size": format_size(sizing.max_file_size_bytes),
             "small_file_limit": format_size(sizing.small_file_limit_bytes),
@@ -171,6 +171,14 @@ ENTRY_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 """Default values in named entries, by section, which may be omitted."""
 
 _NO_DEFAULT: Final = object()
+
+
+def _publish(publish: Publish) -> dict[str, Any]:
+    """Return the formats with the keys of YAML: a catalog is its name."""
+    formats: dict[str, Any] = to_json_value(publish)
+    if publish.iceberg is not None and publish.iceberg.catalog is not None:
+        formats["iceberg"]["catalog"] = publish.iceberg.catalog.name
+    return formats
 
 
 def is_default(path: str, value: Any) -> bool:

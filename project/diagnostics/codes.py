@@ -344,6 +344,24 @@ _ALL = (
         "Correct the spelling, or remove the entry.",
     ),
     _code(
+        "PQ313",
+        "Unknown catalog",
+        "A table names a catalog that its target does not have.",
+        "Correct the spelling, or declare the catalog under `catalogs` of the target.",
+    ),
+    _code(
+        "PQ314",
+        "Option of another type of catalog",
+        "A catalog has an option that its type does not have, or lacks one that its type needs.",
+        "Correct the type, remove the option, or add it.",
+    ),
+    _code(
+        "PQ315",
+        "Secret of a catalog",
+        "An option of a catalog contains a token or a password. Applied specs and plans would hold it.",
+        "Put the value of the option into an environment variable, and write env:NAME. Revoke the secret.",
+    ),
+    _code(
         "PQ401",
         "Unknown column",
         "A setting names a column that the table does not have. Fields of a struct are written with a dot.",
@@ -434,9 +452,9 @@ _ALL = (
     _code(
         "PQ508",
         "Not publishable",
-        "A format below `publish` cannot show the files of the table: readers of Delta tables know no key of "
-        "encrypted files.",
-        "Remove the format, or what it cannot show.",
+        "A format below `publish` cannot show the table: readers of Delta and Iceberg tables know no key of "
+        "encrypted files, and a table in a catalog needs a name that the catalog can hold.",
+        "Remove the format, or what it cannot show; name the catalog and the table.",
     ),
     _code(
         "PQ601",

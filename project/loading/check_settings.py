@@ -8,9 +8,10 @@ from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution
 from parquetry.project.readers.effects import READERS_PATH, effects
 from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
-from parquetry.runtime.spec.table_spec import EXACT_FILTER_BYTES, BloomFilter
+from parquetry.runtime.spec.table_spec import EXACT_FILTER_BYTES, BloomFilter, CatalogType, IcebergFormat
 from parquetry.text.linear_regex import LinearRegex, RegexError
 
+_TWO_NAMES = (CatalogType.GLUE, CatalogType.HIVE)
 _CURVES = ("zorder", "hilbert")
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 
@@ -235,13 +236,44 @@ def _check_readers(resolution: Resolution) -> None:
 
 
 def _check_publish(resolution: Resolution) -> None:
-    """Report a published table whose files readers of the other format cannot open."""
-    spec, path, key = resolution.table.spec, "publish.delta", "files.encryption_key"
-    if spec.publish is None or not spec.files.keys or not resolution.intact(path, "files"):
+    """Report formats whose readers cannot open the files of the table, and unknown or incomplete names."""
+    spec, key = resolution.table.spec, "files.encryption_key"
+    if spec.publish is None or not resolution.intact("publish", "files"):
         return
-    summary = "readers of Delta tables cannot read encrypted files, so the table cannot be published as one"
-    named = path if resolution.was_declared(path) else key
-    resolution.report("PQ508", summary, named, f"remove {path}, or {key}", at_key=True)
+    declared = (
+        ("publish.delta", "Delta", spec.publish.delta),
+        ("publish.iceberg", "Iceberg", spec.publish.iceberg),
+    )
+    for path, name, form in declared if spec.files.keys else ():
+        if form is not None:
+            what = "cannot read encrypted files, so the table cannot be published as one"
+            summary = f"readers of {name} tables {what}"
+            named = path if resolution.declares_below(path) else key
+            resolution.report("PQ508", summary, named, f"remove {path}, or {key}", at_key=True)
+    if spec.publish.iceberg is not None:
+        _check_catalog_of_iceberg(resolution, spec.publish.iceberg)
+
+
+def _check_catalog_of_iceberg(resolution: Resolution, form: IcebergFormat) -> None:
+    """Report a catalog that the target lacks, one without a name, and a name that no catalog holds."""
+    path = "publish.iceberg"
+    catalog = resolution.table.declared(f"{path}.catalog")
+    if catalog is None:
+        if form.name is not None:
+            summary = "name has no effect without catalog"
+            resolution.report("PQ508", summary, f"{path}.name", f"add {path}.catalog", at_key=True)
+        return
+    catalogs = resolution.catalogs
+    if catalogs is not None and catalog not in catalogs:
+        hint = did_you_mean(catalog, catalogs) or "declare it under catalogs of the target"
+        resolution.report("PQ313", f"there is no catalog '{catalog}' at this target", f"{path}.catalog", hint)
+    if form.name is None:
+        hint = f"add {path}.name, such as shop.{resolution.table.name}"
+        resolution.report("PQ508", "a table in a catalog needs a name", f"{path}.catalog", hint, at_key=True)
+    elif form.catalog is not None and form.catalog.type in _TWO_NAMES and form.name.count(".") != 1:
+        kind = form.catalog.type
+        summary = f"a catalog of type {kind} has names of two parts, a database and a table"
+        resolution.report("PQ508", summary, f"{path}.name", f"write database.{resolution.table.name}")
 
 
 def _in_table(resolution: Resolution, path: str) -> bool:

@@ -45,6 +45,20 @@ from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.scalar import NotUsable, scalar
 from parquetry.text.secret_names import is_secret_name
 
+CATALOG_OPTIONS = {
+    "sql": (frozenset({"uri"}), frozenset({"uri"})),
+    "rest": (
+        frozenset({"uri", "warehouse", "token", "credential", "scope", "oauth2_server_uri"}),
+        frozenset({"uri"}),
+    ),
+    "glue": (frozenset({"region", "endpoint"}), frozenset[str]()),
+    "hive": (frozenset({"uri"}), frozenset({"uri"})),
+}
+"""The options of catalogs by type, and those that are required."""
+
+_VARIABLE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
+
 _UNKNOWN_WAREHOUSE = "${warehouse}"
 _CONF = ("--conf", "-c")
 _CREDENTIAL = re.compile(r"key|secret|token|password|user|credential", re.IGNORECASE)
@@ -121,8 +135,12 @@ def load_project_file(
     found: list[Diagnostic] = []
     root = document.root
 
-    def report(code: str, summary: str, span: Span, hint: str | None = None) -> None:
-        found.append(diagnostic(code, summary, source=document.source, span=span, hint=hint))
+    def report(
+        code: str, summary: str, span: Span, hint: str | None = None, *, shows_lines: bool = True
+    ) -> None:
+        found.append(
+            diagnostic(code, summary, source=document.source, span=span, hint=hint, shows_lines=shows_lines)
+        )
 
     if root is None or not isinstance(root.value, dict):
         broken = spec_file(document, Kind.PROJECT, lambda _: None)
@@ -142,6 +160,7 @@ def load_project_file(
     assert file is not None, "the document has a root"
     found.extend(file.diagnostics)
     warehouse = _warehouse(file, chosen, report)
+    _check_catalogs(file, report)
     others = [
         TemplateScope(
             variables=variables_of[n], target=TargetView(name=n), environment=environment, declared=declared
@@ -405,6 +424,45 @@ def _known_targets(name: str, targets: tuple[str, ...]) -> str:
     """Return the list of targets in words, and the nearest one to ``name``."""
     nearest = did_you_mean(name, targets)
     return _listed(targets) if nearest is None else f"{_listed(targets)}; {nearest}"
+
+
+def _check_catalogs(file: SpecFile, report: Callable[..., None]) -> None:
+    """Report options that catalogs of that type do not have, lack, or that contain a secret."""
+    targets = file.value.get("targets")
+    for target, declared in targets.items() if isinstance(targets, dict) else ():
+        catalogs = declared.get("catalogs") if isinstance(declared, dict) else None
+        for name, options in catalogs.items() if isinstance(catalogs, dict) else ():
+            kind = options.get("type") if isinstance(options, dict) else None
+            if kind not in CATALOG_OPTIONS:
+                continue
+            known, needed = CATALOG_OPTIONS[kind]
+            at = ("targets", target, "catalogs", name)
+            for option in sorted(options.keys() - {"type"} - known):
+                report(
+                    "PQ314",
+                    f"a catalog of type {kind} has no {option}",
+                    file.node.key_span((*at, option)),
+                    f"remove it; {kind} has {', '.join(sorted(known))}",
+                )
+            for option in sorted(needed - file.node.at(at).keys.keys()):
+                report(
+                    "PQ314",
+                    f"a catalog of type {kind} needs {option}",
+                    file.node.key_span(at),
+                    f"add {option}",
+                )
+            for option, value in options.items():
+                if _is_secret(option, value):
+                    summary = f"{option} (not shown) contains a secret"
+                    hint = "put it into an environment variable, and write env:NAME"
+                    report("PQ315", summary, file.node.at((*at, option)).span, hint, shows_lines=False)
+
+
+def _is_secret(option: str, value: Any) -> bool:
+    """Return whether an option of a catalog is a secret itself, or an address with a password."""
+    if not isinstance(value, str) or _VARIABLE.fullmatch(value):
+        return False
+    return option in ("token", "credential") or _PASSWORD.search(value) is not None
 
 
 def _listed(targets: tuple[str, ...]) -> str:

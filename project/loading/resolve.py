@@ -58,6 +58,7 @@ class Resolution:
 
     ``types`` has an entry for each column that was understood. If one was not, ``columns_known`` is False,
     and an unknown column name proves nothing. ``incomplete`` has the paths of parts that were left out.
+    ``catalogs`` are those of the target by name, None if they are not known.
     """
 
     table: ResolvedTable
@@ -66,6 +67,7 @@ class Resolution:
     incomplete: frozenset[DocumentPath]
     types: Mapping[str, ColumnType]
     columns_known: bool
+    catalogs: Mapping[str, Any] | None
     found: list[Diagnostic]
 
     def report(
@@ -125,6 +127,10 @@ class Resolution:
         """Return whether a layer of the project sets exactly this path."""
         return path in self.layered.places
 
+    def declares_below(self, path: str) -> bool:
+        """Return whether a layer of the project sets this path, or one below it."""
+        return any(place == path or place.startswith(f"{path}.") for place in self.layered.places)
+
 
 def test_entries(resolution: Resolution) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the path and value of each entry of ``tests``."""
@@ -147,6 +153,7 @@ def resolve(file: SpecFile, context: ResolutionContext) -> Resolution | None:
     declared = dict(leaves(value))
     sources, source_problems = _sources(value)
     tags = tuple(value.get("tags", ()))
+    catalogs = _catalogs(context)
     spec = TableSpec(
         name=name,
         columns=columns,
@@ -171,7 +178,7 @@ def resolve(file: SpecFile, context: ResolutionContext) -> Resolution | None:
         table_version=value[_VERSION],
         # Hudi, too, has no storage-based lock on a local path.
         locks=Locks(value[_LOCKS]) if is_in_bucket(location) else Locks.FILE,
-        publish=settings.publish(value.get(_PUBLISH, {})),
+        publish=settings.publish(value.get(_PUBLISH, {}), catalogs or {}),
     )
     table = ResolvedTable(
         spec=spec,
@@ -193,6 +200,7 @@ def resolve(file: SpecFile, context: ResolutionContext) -> Resolution | None:
         incomplete=incomplete,
         types=types,
         columns_known=known,
+        catalogs=catalogs,
         found=found,
     )
     if location_problem:
@@ -245,6 +253,15 @@ def _parts(
         parts.append(section(Layer.OVERRIDES, project, at, _FROM_OVERRIDES))
         incomplete |= _below(project.incomplete, at)
     return parts, frozenset(incomplete)
+
+
+def _catalogs(context: ResolutionContext) -> Mapping[str, Any] | None:
+    """Return the catalogs of the target by name, or None if the target is not known."""
+    if context.project is None or not context.target:
+        return None
+    targets = context.project.value.get("targets")
+    target = targets.get(context.target) if isinstance(targets, dict) else None
+    return target.get("catalogs", {}) if isinstance(target, dict) else None
 
 
 def _table_layer(file: SpecFile, target: str) -> LayerValues:

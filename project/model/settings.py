@@ -26,14 +26,17 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     MODIFIED,
     BloomFilter,
+    CatalogType,
     Column,
     DeltaFormat,
     FilesPolicy,
+    IcebergFormat,
     Operation,
     Publish,
     Query,
     RetentionPolicy,
     Source,
+    TargetCatalog,
     TextEncodings,
     Ties,
 )
@@ -67,9 +70,30 @@ def sizing(value: Mapping[str, Any]) -> SizingPolicy:
     )
 
 
-def publish(value: Mapping[str, Any]) -> Publish | None:
-    """Return the formats in which the table is published, or None if there are none."""
-    return Publish(delta=DeltaFormat()) if "delta" in value else None
+def publish(value: Mapping[str, Any], catalogs: Mapping[str, Any]) -> Publish | None:
+    """Return the formats in which the table is published, or None if there are none.
+
+    Args:
+        value: The value of ``publish``.
+        catalogs: The catalogs of the target, by name.
+
+    """
+    if not value:
+        return None
+    delta = DeltaFormat() if "delta" in value else None
+    return Publish(delta=delta, iceberg=_iceberg(value["iceberg"], catalogs) if "iceberg" in value else None)
+
+
+def _iceberg(value: Mapping[str, Any], catalogs: Mapping[str, Any]) -> IcebergFormat:
+    name = value.get("catalog")
+    declared = None if name is None else catalogs.get(name)
+    if name is None or not isinstance(declared, Mapping):
+        return IcebergFormat(name=value.get("name"))
+    options = {key: str(option) for key, option in declared.items() if key != "type"}
+    return IcebergFormat(
+        catalog=TargetCatalog(name=name, type=CatalogType(declared["type"]), options=options),
+        name=value.get("name"),
+    )
 
 
 def files(value: Mapping[str, Any]) -> FilesPolicy:

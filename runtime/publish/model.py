@@ -9,6 +9,9 @@ from typing import Final, Protocol, TypeAlias
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
 from parquetry.runtime.spec.table_spec import Column
 
+METADATA_FOLDER: Final = "metadata"
+"""The folder of a table in which its Iceberg metadata lies."""
+
 INSTANT_KEY: Final = "parquetry.instant"
 """The name under which the metadata of a format records the newest write of the state that it shows."""
 WRITES_KEY: Final = "parquetry.writes"

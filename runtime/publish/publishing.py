@@ -20,6 +20,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
 from parquetry.runtime.publish.delta import DeltaLog
+from parquetry.runtime.publish.iceberg_format import PublishedIceberg
 from parquetry.runtime.publish.model import (
     PartitionValues,
     Published,
@@ -92,7 +93,12 @@ def formats_of(table: TableHandle) -> tuple[PublishedFormat, ...]:
     spec = table.spec
     if spec is None or spec.publish is None:
         return ()
-    return (DeltaLog(table.store),) if spec.publish.delta is not None else ()
+    formats: list[PublishedFormat] = []
+    if spec.publish.delta is not None:
+        formats.append(DeltaLog(table.store))
+    if spec.publish.iceberg is not None:
+        formats.append(PublishedIceberg(table.store, spec.publish.iceberg))
+    return tuple(formats)
 
 
 def publish_after(table: TableHandle, what: str) -> tuple[Text, ...]:

@@ -24,6 +24,7 @@ from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.publish.delta import LOG_FOLDER
+from parquetry.runtime.publish.model import METADATA_FOLDER
 from parquetry.runtime.publish.publishing import formats_of
 from parquetry.runtime.services.clean import clean_groups
 from parquetry.runtime.services.clean_plan import check_no_writes, protected_files
@@ -364,12 +365,14 @@ def _personal_texts(spark: SparkSession, texts: Iterable[str]) -> DataFrame:
 
 def _check_unpublished(table: TableHandle) -> None:
     """Raise UnsupportedTableError if the metadata of another format may hold values of the rows."""
-    if formats_of(table) or table.store.list(LOG_FOLDER):
+    declared = bool(formats_of(table))
+    folders = [folder for folder in (LOG_FOLDER, METADATA_FOLDER) if table.store.list(folder)]
+    if declared or folders:
         raise UnsupportedTableError(
             "{table}: a purge does not look for values in {folder}; remove publish from the table, apply, "
             "delete the folder {folder}, purge, and publish the table again",
             table=table.store.uri,
-            folder=LOG_FOLDER,
+            folder=" and ".join(folders) or LOG_FOLDER,
         )
 
 

@@ -152,6 +152,7 @@ class JobPlan:
         places = [self.location, *(table.location for table in others), *([source.path] if source else [])]
         keys = {*self.spec.allowed.keys, *(key for table in others for key in table.encryption_keys)}
         keys |= source.allowed.keys if source else frozenset()
+        keys |= set(self.spec.publish.references) if self.spec.publish else set()
         names = (*self.spark.environment, *storage_variables(*places), *key_variables(keys))
         return tuple(dict.fromkeys(names))
 

@@ -199,11 +199,44 @@ class DeltaFormat:
     """The publication as a Delta table: a log in ``_delta_log``, in the folder of the table."""
 
 
+class CatalogType(StrEnum):
+    """The service that a catalog is."""
+
+    SQL = "sql"
+    REST = "rest"
+    GLUE = "glue"
+    HIVE = "hive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetCatalog:
+    """A catalog of the target. Options of the form ``env:NAME`` are read from the environment when used."""
+
+    name: str
+    type: CatalogType
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergFormat:
+    """The publication as an Iceberg table: ``name`` in ``catalog``, or metadata files beside the table."""
+
+    catalog: TargetCatalog | None = field(default=None, metadata=OMIT_EMPTY)
+    name: str | None = field(default=None, metadata=OMIT_EMPTY)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publish:
     """The other table formats whose metadata shows the files of the table. None: not in that format."""
 
     delta: DeltaFormat | None = field(default=None, metadata=OMIT_EMPTY)
+    iceberg: IcebergFormat | None = field(default=None, metadata=OMIT_EMPTY)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The values of catalogs' options, some of which refer to variables of the environment."""
+        catalog = None if self.iceberg is None else self.iceberg.catalog
+        return () if catalog is None else tuple(catalog.options.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,11 +78,19 @@ _NUMERIC_STORAGE_KEYS: Final = re.compile(
         | retries\.(max_attempts|total_max_attempts)))""",
     re.VERBOSE,
 )
+_CATALOG_VALUES: Final[Mapping[str, re.Pattern[str]]] = {
+    "type": re.compile(r"sql|rest|glue|hive"),
+    "region": re.compile(r"[a-z]{2}(-[a-z]{1,12}){1,3}-\d{1,2}"),
+    "scope": re.compile(r"[\w:./-]*"),
+    "warehouse": re.compile(r"[\w:./-]*"),
+}
+"""Options of catalogs that do not say to which machine names of tables and columns are sent."""
 _REGION: Final = re.compile(r"storage\.client_kwargs\.region(_name)?")
 _REGION_NAME: Final = re.compile(r"[a-z]{2}(-[a-z]{1,12}){1,3}-\d{1,2}")
 _CREDENTIAL: Final = re.compile(
     r"storage\.(key|secret|token|username|password)"
     r"|spark\.conf\.spark\.hadoop\.fs\.s3a\.(access\.key|secret\.key|session\.token)"
+    r"|catalogs\.[\w-]+\.(token|credential)"
 )
 """Credentials. With those of someone else, reads and writes of the same locations are rejected."""
 
@@ -120,6 +128,8 @@ def _allowed_value(path: str) -> re.Pattern[str] | None:
     if path.startswith(_CONF):
         key = path.removeprefix(_CONF)
         return _NUMERIC_VALUE if _NUMERIC_KEYS.fullmatch(key) else _KEYWORD_VALUES.get(key)
+    if path.startswith("catalogs."):
+        return _CATALOG_VALUES.get(path.rpartition(".")[2])
     if _NUMERIC_STORAGE_KEYS.fullmatch(path):
         return _NUMERIC_VALUE
     return _REGION_NAME if _REGION.fullmatch(path) else None

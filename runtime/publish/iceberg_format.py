@@ -1,0 +1,60 @@
+"""The published format ``iceberg`` until it is used: pyiceberg is imported then, as it is an extra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.publish.model import Published, PublishedFile, Snapshot
+from parquetry.runtime.spec.table_spec import IcebergFormat
+from parquetry.runtime.storage.model import ObjectStore
+
+if TYPE_CHECKING:
+    from parquetry.runtime.publish.iceberg import IcebergMetadata
+
+
+class PublishedIceberg:
+    """The published format ``iceberg`` of the table in a store.
+
+    Each method raises UnsupportedTableError if pyiceberg is not installed.
+    """
+
+    name: Final = "iceberg"
+
+    def __init__(self, store: ObjectStore, declared: IcebergFormat) -> None:
+        self._store = store
+        self._declared = declared
+        self._opened: IcebergMetadata | None = None
+
+    def published(self) -> Published | None:
+        """Return the state of the newest metadata, or None if there is none."""
+        return self._format().published()
+
+    def publish(
+        self,
+        snapshot: Snapshot,
+        added: Sequence[PublishedFile],
+        removed: Sequence[str],
+        *,
+        before: Published | None,
+    ) -> bool:
+        """Write one version of the metadata with one more snapshot; return False if another came first."""
+        return self._format().publish(snapshot, added, removed, before=before)
+
+    def expire(self, earliest: str) -> None:
+        """Forget the snapshots before the instant ``earliest``."""
+        self._format().expire(earliest)
+
+    def _format(self) -> IcebergMetadata:
+        if self._opened is None:
+            try:
+                from parquetry.runtime.publish.iceberg import IcebergMetadata  # noqa: PLC0415
+            except ModuleNotFoundError as error:
+                raise UnsupportedTableError(
+                    "{table}: publishing as Iceberg needs the package {package}; install parquetry[iceberg]",
+                    table=self._store.uri,
+                    package=error.name or "pyiceberg",
+                ) from error
+            self._opened = IcebergMetadata(self._store, self._declared)
+        return self._opened

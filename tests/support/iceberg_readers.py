@@ -1,0 +1,45 @@
+"""Readers of Iceberg tables that are not ours: pyiceberg, Polars and DuckDB."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+from duckdb_extensions import import_extension
+from pyiceberg.table import StaticTable
+
+
+def static_table(path: Path | str) -> StaticTable:
+    return StaticTable.from_metadata(str(path))
+
+
+def pyiceberg(path: Path | str, *, snapshot: int | None = None) -> pa.Table:
+    return static_table(path).scan(snapshot_id=snapshot).to_arrow()
+
+
+def polars(path: Path | str) -> pa.Table:
+    with warnings.catch_warnings():
+        # It plans with pyiceberg, and reads the files itself.
+        warnings.simplefilter("ignore", pl.exceptions.PerformanceWarning)
+        return pl.scan_iceberg(static_table(path), reader_override="native").collect().to_arrow()
+
+
+def duckdb_scan(path: Path | str) -> pa.Table:
+    with duckdb.connect() as connection:
+        for name in ("avro", "iceberg"):
+            import_extension(name, con=connection)
+            connection.execute(f"load {name}")
+        return connection.execute("select * from iceberg_scan(?)", [str(path)]).to_arrow_table()
+
+
+READERS = {"pyiceberg": pyiceberg, "polars": polars, "duckdb": duckdb_scan}
+
+
+def sorted_rows(table: pa.Table, columns: Sequence[str]) -> list[tuple[object, ...]]:
+    """The rows of the columns, in an order that does not depend on the reader."""
+    rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+    return sorted(rows, key=repr)

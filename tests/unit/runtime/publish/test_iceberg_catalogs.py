@@ -1,0 +1,151 @@
+"""Tables that are published to catalogs: SQL, REST and Glue name them, and their readers find the rows."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+from parquetry.runtime.errors import ForeignTableError, StorageError
+from parquetry.runtime.publish.iceberg import IcebergMetadata
+from parquetry.runtime.publish.model import INSTANT_KEY
+from parquetry.runtime.publish.publishing import publish
+from parquetry.runtime.services.savepoint import create_savepoint
+from parquetry.runtime.spec.table_spec import CatalogType, IcebergFormat, TargetCatalog
+from parquetry.runtime.storage.dry_run import DryRunStore
+from parquetry.runtime.table.handle import open_table
+from tests.support.hudi_rs import read
+from tests.support.iceberg_readers import sorted_rows
+from tests.support.iceberg_rest_server import rest_server
+from tests.support.small_table import make_table
+
+COLUMNS = ("id", "v", "p")
+NAME = "shop.orders"
+
+
+@contextmanager
+def sql(folder, monkeypatch):
+    uri = f"sqlite:///{folder}/lake.db"
+    monkeypatch.setenv("LAKE", uri)
+    catalog = SqlCatalog("lake", uri=uri)
+    yield {"uri": "env:LAKE"}, catalog
+    catalog.engine.dispose()
+
+
+@contextmanager
+def rest(folder, monkeypatch):
+    monkeypatch.setenv("REST_TOKEN", "opensesame")
+    with rest_server(folder, token="opensesame") as (url, _):
+        yield {"uri": url, "token": "env:REST_TOKEN"}, RestCatalog("reader", uri=url, token="opensesame")
+
+
+CATALOGS = {CatalogType.SQL: sql, CatalogType.REST: rest}
+
+
+@pytest.fixture(params=CATALOGS)
+def place(request, tmp_path, monkeypatch):
+    with CATALOGS[request.param](tmp_path, monkeypatch) as (options, catalog):
+        declared = TargetCatalog(name="lake", type=request.param, options=options)
+        yield IcebergFormat(catalog=declared, name=NAME), catalog
+
+
+@pytest.fixture
+def table(tmp_path):
+    made = make_table(tmp_path / "t")
+    made.upsert({"a": (1, "x"), "b": (2, "y"), "c": (3, "z")})
+    return made
+
+
+def published(table, form):
+    (result,) = publish(table.handle, [IcebergMetadata(table.store, form)])
+    return result
+
+
+def assert_found(catalog, path):
+    rows = catalog.load_table(NAME).scan().to_arrow()
+    assert sorted_rows(rows, COLUMNS) == sorted_rows(read(str(path)), COLUMNS)
+
+
+def test_a_catalog_names_the_table_after_each_commit(table, place, tmp_path):
+    form, catalog = place
+    for value in range(3):
+        assert published(table, form).files_added > 0
+        assert_found(catalog, tmp_path / "t")
+        assert published(table, form).files_added == 0
+        last = table.upsert({"a": (value + 10, "x")})
+    create_savepoint(table.handle, last.instant)
+    published(table, form)
+    metadata = catalog.load_table(NAME).metadata
+    assert metadata.current_snapshot().summary.additional_properties[INSTANT_KEY] == last.instant
+    assert sorted(metadata.refs) == ["main", f"savepoint_{last.instant}"]
+    assert (len(metadata.partition_specs), metadata.properties["gc.enabled"]) == (1, "false")
+    IcebergMetadata(table.store, form).expire(last.instant)
+    assert len(catalog.load_table(NAME).metadata.snapshots) == 1
+    assert_found(catalog, tmp_path / "t")
+
+
+def test_a_loser_of_two_publishers_follows_the_winner(table, place, tmp_path):
+    form, catalog = place
+
+    class Beaten(IcebergMetadata):
+        done = False
+
+        def publish(self, *arguments, **options):
+            if not self.done:
+                self.done = True
+                published(table, form)
+            return super().publish(*arguments, **options)
+
+    for value in range(2):
+        publish(table.handle, [Beaten(table.store, form)])
+        assert_found(catalog, tmp_path / "t")
+        table.upsert({"c": (value, "z")})
+
+
+def test_a_write_through_the_catalog_stops_publishing(table, place, tmp_path):
+    form, catalog = place
+    published(table, form)
+    with catalog.load_table(NAME).transaction() as change, change.update_snapshot().fast_append():
+        pass
+    table.upsert({"a": (9, "x")})
+    with pytest.raises(ForeignTableError, match=r"\(shop.orders in the catalog lake\)"):
+        published(table, form)
+    assert sorted_rows(read(str(tmp_path / "t")), ("id", "v")) == [("a", 9), ("b", 2), ("c", 3)]
+
+
+def test_another_table_of_that_name_is_left_alone(table, place, tmp_path):
+    form, catalog = place
+    other = make_table(tmp_path / "other")
+    other.upsert({"k": (1, "x")})
+    published(other, form)
+    with pytest.raises(ForeignTableError, match="has its files elsewhere"):
+        published(table, form)
+    assert catalog.load_table(NAME).metadata.location.endswith("/other")
+
+
+def test_a_dry_run_changes_no_catalog(table, place):
+    form, catalog = place
+    published(table, form)
+    before = catalog.load_table(NAME).metadata
+    table.upsert({"a": (9, "x")})
+    dry = DryRunStore(table.store)
+    publish(open_table(dry), [IcebergMetadata(dry, form)])
+    assert catalog.load_table(NAME).metadata == before
+
+
+def test_a_server_does_not_choose_what_reads_the_files(table, tmp_path):
+    with rest_server(tmp_path, overrides={"py-io-impl": "antigravity.FileIO"}) as (url, commits):
+        declared = TargetCatalog(name="lake", type=CatalogType.REST, options={"uri": url})
+        published(table, IcebergFormat(catalog=declared, name=NAME))
+        table.upsert({"a": (9, "x")})
+        published(table, IcebergFormat(catalog=declared, name=NAME))
+    assert commits == [200, 200]
+
+
+def test_a_catalog_that_cannot_be_reached_fails_no_write(table, tmp_path):
+    nowhere = TargetCatalog(name="lake", type=CatalogType.REST, options={"uri": "http://127.0.0.1:9"})
+    form = IcebergFormat(catalog=nowhere, name=NAME)
+    with pytest.raises(StorageError, match=r"not published to shop\.orders in the catalog lake"):
+        published(table, form)
