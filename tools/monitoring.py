@@ -139,7 +139,7 @@ def _overview() -> Iterator[dict[str, Any]]:
 def _panel(metric: Metric) -> dict[str, Any]:
     """Return the panel of a metric; timestamps are shown as ages."""
     selected = f"{metric.full_name}{{{_CHOSEN}}}"
-    is_time = metric.unit == "seconds"
+    is_time = metric.name.endswith("_timestamp")
     legend = " ".join(f"{{{{{label}}}}}" for label in ("table", *metric.labels))
     text = metric.help.removesuffix(".")
     return {

@@ -49,6 +49,16 @@ def test_every_metric_is_on_the_dashboard():
     assert all(re.search(rf"\b{metric.full_name}\b", shown) for metric in METRICS)
 
 
+def test_only_timestamps_are_shown_as_ages():
+    for title, expression in expressions():
+        for metric in re.findall(r"time\(\) - (parquetry_\w+)", expression):
+            assert metric.endswith("_timestamp_seconds"), title
+    shown = " ".join(expression for _, expression in expressions())
+    assert set(re.findall(r"parquetry_\w+_timestamp_seconds", shown)) == set(
+        re.findall(r"time\(\) - (parquetry_\w+_timestamp_seconds)", shown)
+    )
+
+
 def test_legends_name_labels_of_their_metrics():
     for panel in PANELS:
         for target in panel.get("targets", ()):
