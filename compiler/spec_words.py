@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from parquetry.runtime.spec.codec import to_json_value
-from parquetry.runtime.spec.table_spec import Publish, Source, TableSpec
+from parquetry.runtime.spec.table_spec import PartitionRetention, Publish, Source, TableSpec
 from parquetry.text.printable import quoted
 
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
@@ -99,9 +99,18 @@ def document(spec: TableSpec) -> dict[str, Any]:
                 else format_age(retention.max_age_seconds),
             },
             "archive": {"keep_commits": retention.archive_keep_commits},
+            **(
+                {}
+                if retention.partitions is None
+                else {"partitions": _partition_retention(retention.partitions)}
+            ),
         },
         "sources": {source.name: _source(source) for source in spec.sources},
     }
+
+
+def _partition_retention(rule: PartitionRetention) -> dict[str, Any]:
+    return {"column": rule.column, "keep": f"{rule.keep_days}d", "at_most": rule.at_most}
 
 
 def flatten(value: Any, path: str = "") -> dict[str, Any]:

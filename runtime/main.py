@@ -64,6 +64,7 @@ from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.sidecars import REPORTS_FOLDER
 from parquetry.runtime.timing import DEFAULT_TIMING
+from parquetry.runtime.write.partition_retention import delete_expired_partitions
 from parquetry.text.printable import visible, without_commands
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ _MOST_SET_ASIDE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceResult:
-    """The result of a clean and an archive."""
+    """The result of a clean and an archive, and of the deletion of expired partitions before them."""
 
     files_cleaned: int = 0
     instants_archived: int = 0
+    partitions_deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -262,8 +264,12 @@ def _create(job: JobPlan, store: ObjectStore) -> JobResult:
 
 
 def _services(job: JobPlan, store: ObjectStore) -> JobResult:
-    """Clean, then archive: a replaced group must leave the disk before its replacecommit is archived."""
+    """Delete expired partitions, clean, and archive.
+
+    A replaced group must leave the disk before its replacecommit is archived.
+    """
     whole = job.kind is JobKind.CLEAN
+    expired = delete_expired_partitions(open_table(store, owner=job.owner))
     handle = open_table(store, owner=job.owner)
     publish_after(handle, "run")
     cleaned = (clean if whole else clean_if_due)(handle)
@@ -271,8 +277,9 @@ def _services(job: JobPlan, store: ObjectStore) -> JobResult:
     services = ServiceResult(
         files_cleaned=cleaned.files_deleted + cleaned.orphans_deleted if cleaned else 0,
         instants_archived=len(archived.instants) if archived else 0,
+        partitions_deleted=len(expired.deleted),
     )
-    return JobResult(table=job.table, job=job.name, services=services)
+    return JobResult(table=job.table, job=job.name, services=services, warnings=expired.warnings)
 
 
 def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], SparkSession]) -> JobResult:

@@ -16,6 +16,7 @@ from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, previe
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.rereading import retry_stale
+from parquetry.runtime.write.partition_retention import PartitionExpiry, expired_partitions
 
 
 def due_sources(
@@ -82,6 +83,12 @@ def next_deletions(observation: Observation) -> Deletions:
         return retry_stale(due_deletions)(observation.handle)
     except ParquetryError as error:
         return Deletions(problem=error.message)
+
+
+def next_partition_expiry(observation: Observation) -> PartitionExpiry | None:
+    """Return the partitions that a run would delete now, or None if the table keeps all of them."""
+    found = retry_stale(expired_partitions)(observation.handle)
+    return None if found == PartitionExpiry() else found
 
 
 def _due_source(

@@ -20,6 +20,7 @@ from parquetry.runtime.services.deletions import Deletions
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.write.partition_retention import PartitionExpiry
 
 
 class ChangeClass(StrEnum):
@@ -229,6 +230,7 @@ class Evidence:
         forecasts: The forecast of the next run's clustering by table, if due work was requested.
         ingest: The sources that the next run would ingest by table, if due work was requested.
         deletions: The files that the next run's services would delete by table, if due work was requested.
+        partitions: The partitions that the next run would delete by table, if due work was requested.
         excluded: The files that the next run's clustering would leave out by table, if requested separately.
         unchecked_sql: The paths of SQL that no ``run`` has executed yet, by table that changes. Only Spark
             knows if its functions exist and its types fit.
@@ -248,6 +250,7 @@ class Evidence:
     forecasts: Mapping[str, RunForecast] | None = None
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
     deletions: Mapping[str, Deletions] | None = None
+    partitions: Mapping[str, PartitionExpiry] | None = field(default=None, metadata=OMIT_EMPTY)
     excluded: Mapping[str, ExcludedFiles] | None = None
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: Mapping[str, tuple[DueSource, ...]] = field(default_factory=dict)
@@ -268,6 +271,7 @@ class Evidence:
         unpaid = {name for name, debt in (self.due or {}).items() if not debt.is_paid}
         new = {name for name, sources in (self.ingest or {}).items() if any(s.is_due for s in sources)}
         new |= {name for name, deletions in (self.deletions or {}).items() if deletions.files}
+        new |= {name for name, expiry in (self.partitions or {}).items() if expiry.deleted}
         return frozenset(unpaid - self.tables_not_yet_due | new)
 
     @property

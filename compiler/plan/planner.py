@@ -22,7 +22,12 @@ from parquetry.compiler.evidence.model import (
     TableFigures,
 )
 from parquetry.compiler.evidence.money import PlanCosts, PlanPrices, plan_costs
-from parquetry.compiler.evidence.next_run import due_sources, new_sources, next_deletions
+from parquetry.compiler.evidence.next_run import (
+    due_sources,
+    new_sources,
+    next_deletions,
+    next_partition_expiry,
+)
 from parquetry.compiler.evidence.run_forecast import NextClustering, next_clustering
 from parquetry.compiler.plan.actions import creation, forgetting, outcome_of
 from parquetry.compiler.plan.codec import plan_of
@@ -71,6 +76,7 @@ from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.write.partition_retention import PartitionExpiry
 from parquetry.text import shell
 from parquetry.text.secret_names import MASK
 from parquetry.version import VERSION
@@ -116,6 +122,7 @@ def plan_workspace(
         forecasts=None if work is None else work.forecasts,
         ingest=None if work is None else work.ingest,
         deletions=None if work is None else work.deletions,
+        partitions=None if work is None else work.partitions or None,
         excluded=None if work is None else work.excluded,
         unchecked_sql=_unchecked_sql(live, planned),
         drift=drift,
@@ -522,6 +529,7 @@ class _DueWork:
         forecasts: The forecast of its clustering.
         ingest: The sources that it would ingest.
         deletions: The files that its services would delete.
+        partitions: The partitions that it would delete.
         excluded: The files that its clustering would leave out, None if not requested.
         damage: The reason why a table could not be measured.
     """
@@ -531,6 +539,7 @@ class _DueWork:
     forecasts: Mapping[str, RunForecast]
     ingest: Mapping[str, tuple[DueSource, ...]]
     deletions: Mapping[str, Deletions]
+    partitions: Mapping[str, PartitionExpiry]
     excluded: Mapping[str, ExcludedFiles] | None
     damage: Mapping[str, Text]
 
@@ -576,12 +585,14 @@ def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _Du
         {name: sources for name, sources in zip(applied, ingest, strict=True) if sources}
     )
     deletions = measuring.each(lambda _, observation: next_deletions(observation))
+    partitions = measuring.each(lambda _, observation: next_partition_expiry(observation))
     return _DueWork(
         measured=debts,
         debts=with_shared_runs(debts, budget_bytes=budget_bytes, next_commits=_next_commits(sources_of)),
         forecasts={name: clustering.forecast for name, clustering in clusterings.items()},
         ingest=sources_of,
         deletions=live.cleared_by_table(deletions),
+        partitions=live.cleared_by_table(partitions),
         excluded={name: clustering.excluded for name, clustering in clusterings.items()}
         if excluded
         else None,

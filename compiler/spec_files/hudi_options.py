@@ -201,6 +201,8 @@ def _unmatched(spec: TableSpec) -> Iterator[str]:
     rules = [retention.keep_commits, retention.max_age_seconds, retention.keep_versions]
     if sum(rule is not None for rule in rules) > 1:
         yield "retention.clean: Hudi follows one rule, the first of keep_commits, max_age, keep_versions"
+    if retention.partitions is not None:
+        yield "retention.partitions: Hudi ages partitions by their last commit, and not by their day"
     if spec.sizing.min_fill:
         yield "sizing.min_fill"
     if generated := [column.name for column in spec.columns if column.generated]:

@@ -457,6 +457,13 @@ _ALL = (
         "Remove the format, or what it cannot show; name the catalog and the table.",
     ),
     _code(
+        "PQ509",
+        "No days to keep partitions by",
+        "retention.partitions deletes partitions by the day in a partition column: a date, a timestamp, a "
+        "number as yyyymmdd, or a text as yyyy-mm-dd. It keeps them for a day at least.",
+        "Name a partition column of such a type, and keep at least 1d.",
+    ),
+    _code(
         "PQ601",
         "Not one SQL expression",
         "An SQL setting is exactly one expression of Spark SQL, or exactly one SELECT for `select`. It "

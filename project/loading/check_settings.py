@@ -8,7 +8,14 @@ from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution
 from parquetry.project.readers.effects import READERS_PATH, effects
 from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
-from parquetry.runtime.spec.table_spec import EXACT_FILTER_BYTES, BloomFilter, CatalogType, IcebergFormat
+from parquetry.runtime.spec.rules import type_of
+from parquetry.runtime.spec.table_spec import (
+    DAY_TYPES,
+    EXACT_FILTER_BYTES,
+    BloomFilter,
+    CatalogType,
+    IcebergFormat,
+)
 from parquetry.text.linear_regex import LinearRegex, RegexError
 
 _TWO_NAMES = (CatalogType.GLUE, CatalogType.HIVE)
@@ -159,11 +166,32 @@ def _check_retention(resolution: Resolution) -> None:
         resolution.report(
             "PQ504", summary, "retention.clean.keep_commits", "set keep_commits, keep_versions or max_age"
         )
+    _check_partition_retention(resolution)
     path = "retention.archive.keep_commits"
     needed = retention.keep_commits or 0
     if resolution.was_declared(path) and retention.archive_keep_commits <= needed:
         summary = f"archive keeps {retention.archive_keep_commits} commits, clean needs more than {needed}"
         resolution.report("PQ501", summary, path, f"raise it above {needed}")
+
+
+def _check_partition_retention(resolution: Resolution) -> None:
+    """Report a rule for partitions whose column has no days, or that keeps less than a day."""
+    spec = resolution.table.spec
+    rule = spec.retention.partitions
+    if rule is None or not resolution.columns_known or not resolution.intact("partition_by", "columns"):
+        return
+    path = "retention.partitions.column"
+    kind = type_of(resolution.types, rule.column)
+    if rule.column not in spec.partition_by:
+        summary = f"{rule.column} is no partition column, so no partition has a day"
+        resolution.report("PQ509", summary, path, "name a column of partition_by")
+    elif kind is not None and str(kind) not in DAY_TYPES:
+        summary = f"{rule.column} is {kind}, and has no days"
+        resolution.report("PQ509", summary, path, f"name a column of type {', '.join(DAY_TYPES)}")
+    if rule.keep_days < 1:
+        resolution.report(
+            "PQ509", "partitions are kept for less than a day", "retention.partitions.keep", "keep 1d or more"
+        )
 
 
 def _check_files(resolution: Resolution) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from parquetry.project.model.resolved import (
     Budget,
@@ -32,6 +32,7 @@ from parquetry.runtime.spec.table_spec import (
     FilesPolicy,
     IcebergFormat,
     Operation,
+    PartitionRetention,
     Publish,
     Query,
     RetentionPolicy,
@@ -40,6 +41,8 @@ from parquetry.runtime.spec.table_spec import (
     TextEncodings,
     Ties,
 )
+
+_DAY_SECONDS: Final = 86_400
 
 
 @cache
@@ -111,7 +114,7 @@ def files(value: Mapping[str, Any]) -> FilesPolicy:
 
 
 def retention(value: Mapping[str, Any]) -> RetentionPolicy:
-    """Return the rules that decide which old versions stay."""
+    """Return the rules that decide which old versions and which partitions stay."""
     clean = value["clean"]
     age = clean.get("max_age")
     return RetentionPolicy(
@@ -119,6 +122,16 @@ def retention(value: Mapping[str, Any]) -> RetentionPolicy:
         keep_versions=clean.get("keep_versions"),
         max_age_seconds=None if age is None else duration_seconds(age),
         archive_keep_commits=value["archive"]["keep_commits"],
+        partitions=_partition_retention(value["partitions"]) if "partitions" in value else None,
+    )
+
+
+def _partition_retention(value: Mapping[str, Any]) -> PartitionRetention:
+    """Return the rule that decides which partitions stay, in whole days."""
+    return PartitionRetention(
+        column=value["column"],
+        keep_days=duration_seconds(value["keep"]) // _DAY_SECONDS,
+        at_most=float(value.get("at_most", 0.1)),
     )
 
 

@@ -119,14 +119,35 @@ class FilesPolicy:
         return tuple(filter(None, (self.encryption_key, *self.former_encryption_keys)))
 
 
+DAY_TYPES: Final = ("date", "timestamp", "int", "bigint", "string")
+"""The types of partition columns whose values may be days."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRetention:
+    """The rule for deleting partitions by the day in a partition column.
+
+    A partition is kept until its day is more than ``keep_days`` before the newest day of the table. At most
+    the share ``at_most`` of the partitions, but always one, may be deleted at once.
+    """
+
+    column: str
+    keep_days: int
+    at_most: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """The rules for keeping file slices. A slice is kept as long as any of the rules requires it."""
+    """The rules for keeping file slices, and ``partitions``, the rule for keeping partitions.
+
+    A slice is kept as long as any of the rules requires it. Without ``partitions``, all partitions are kept.
+    """
 
     keep_commits: int | None = 10
     keep_versions: int | None = None
     max_age_seconds: int | None = None
     archive_keep_commits: int = 30
+    partitions: PartitionRetention | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.message import in_full
 from parquetry.runtime.services.deletions import Deletion, DeletionReason, Deletions
 from parquetry.runtime.spec.codec import to_json_value
+from parquetry.runtime.write.partition_retention import PartitionExpiry
 
 SHOWN_FILES: Final = 20
 """The number of files of a table that texts and pages name. JSON has all."""
@@ -92,6 +93,19 @@ def file_lines(deletions: Deletions) -> Iterator[str]:
     yield from (f"deletes {file_text(file)}" for file in deletions.files[:SHOWN_FILES])
     if (more := len(deletions.files) - SHOWN_FILES) > 0:
         yield f"deletes {count(more, 'more file')}; JSON names all"
+
+
+def expiry_lines(expiry: PartitionExpiry) -> Iterator[str]:
+    """Yield a line with the partitions that are deleted, and one for each reason why others are kept."""
+    if deleted := expiry.deleted:
+        files, size_bytes = sum(one.files for one in deleted), sum(one.size_bytes for one in deleted)
+        names = ", ".join(one.partition for one in deleted[:SHOWN_FILES])
+        more = f" and {len(deleted) - SHOWN_FILES:,} more" if len(deleted) > SHOWN_FILES else ""
+        yield (
+            f"deletes {count(len(deleted), 'expired partition')} with {count(files, 'file')}, "
+            f"{human_size(size_bytes)}: {names}{more}"
+        )
+    yield from (in_full(warning) for warning in expiry.warnings)
 
 
 def file_text(file: Deletion) -> str:

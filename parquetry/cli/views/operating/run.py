@@ -188,8 +188,11 @@ def done_text(result: JobResult) -> str:
     if result.clustering is not None:
         return clustering_line(result.clustering)
     if services is not None:
-        return (
-            f"{count(services.files_cleaned, 'file')} cleaned, "
-            f"{count(services.instants_archived, 'instant')} archived"
-        )
+        parts = [
+            f"{count(services.files_cleaned, 'file')} cleaned",
+            f"{count(services.instants_archived, 'instant')} archived",
+        ]
+        if services.partitions_deleted:
+            parts.insert(0, f"{count(services.partitions_deleted, 'partition')} deleted")
+        return ", ".join(parts)
     return "nothing new"

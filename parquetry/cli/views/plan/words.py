@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any, Final
 
 from parquetry.cli.terminal.format import count, human_size
-from parquetry.cli.views.deletions import reasons_text
+from parquetry.cli.views.deletions import expiry_lines, reasons_text
 from parquetry.cli.views.meta_columns import share_text
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.plan.changes import CODES, highest
@@ -168,11 +168,12 @@ def due_lines(plan: PlanDocument) -> list[tuple[str, str]]:
     These are a line for the debt, one for what services delete, and one per source.
     """
     due, ingest = plan.evidence.due or {}, plan.evidence.ingest or {}
-    deletions = plan.evidence.deletions or {}
+    deletions, partitions = plan.evidence.deletions or {}, plan.evidence.partitions or {}
     lines = []
-    for name in dict.fromkeys((*due, *deletions, *ingest)):
+    for name in dict.fromkeys((*due, *partitions, *deletions, *ingest)):
         if name in due:
             lines.append((name, f"now 0 B; debt {debt_text(due[name])}{_pending_text(due[name])}"))
+        lines += [(name, text) for text in expiry_lines(partitions[name])] if name in partitions else []
         if name in deletions and not deletions[name].is_empty:
             lines.append((name, reasons_text(deletions[name])))
         lines += [(name, f"ingest {ingest_text(source)}") for source in ingest.get(name, ())]
@@ -188,6 +189,7 @@ def due_tables(plan: PlanDocument) -> frozenset[str]:
         if any(source.problem or source.warning or source.known for source in sources)
     }
     found |= {name for name, files in excluded.items() if files.total}
+    found |= (plan.evidence.partitions or {}).keys()
     found |= {name for name, deletions in (plan.evidence.deletions or {}).items() if not deletions.is_empty}
     with_work = plan.evidence.tables_with_work | plan.evidence.tables_not_yet_due
     return frozenset(found | with_work | (plan.evidence.forecasts or {}).keys())

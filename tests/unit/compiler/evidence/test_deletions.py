@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
@@ -100,6 +102,36 @@ def test_why_the_services_would_fail_is_reported_and_the_plan_goes_on(folder):
     problem = plan.evidence.deletions["events"].problem
     assert f"another program began the write {later}" in in_full(problem)
     assert "the services would fail" in PlanView().text(plan, Paint(enabled=False))
+
+
+def test_the_plan_names_the_partitions_that_the_run_then_deletes(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables/orders.yml").unlink()
+    rule = {"column": "p", "keep": "10d", "at_most": 0.5}
+    folder.write("tables/events.yml", {**EVENTS, "retention": {"partitions": rule}})
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    table = SmallTable(open_store(folder.root / "warehouse/events"), timing=FAST)
+    table.insert({day: (1, day) for day in ("2020-01-01", "2020-01-25", "2020-01-30", "x")})
+    before = files_of(folder)
+    plan = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
+    assert files_of(folder) == before
+    assert decode(encode(plan), name="plan.json") == plan
+    Draft202012Validator(answer_schema("plan")).validate(PlanView().json(plan))
+    for text in (PlanView().text(plan, Paint(enabled=False)), render_markdown(plan, max_bytes=60_000)):
+        flat = " ".join(text.split())
+        assert "deletes 1 expired partition with 1 file" in flat
+        assert "1 partitions have no day" in flat
+    project = ("-p", str(folder.root))
+    ran = json.loads(parquetry("run", "--only", "services", "--format", "json", *project).stdout)
+    (job,) = (job for job in ran["jobs"] if job["result"]["services"])
+    assert job["result"]["services"]["partitions_deleted"] == 1
+    assert "have no day" in job["result"]["warnings"][0]
+    handle = open_table(open_store(folder.root / "warehouse/events"))
+    left = {part.partition for part in handle.view(handle.timeline()).all_slices()}
+    assert left == {"p=2020-01-25", "p=2020-01-30", "p=x"}
+    done = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
+    assert done.evidence.partitions["events"].partitions == ()
 
 
 def test_a_dry_run_of_a_service_writes_nothing_and_names_every_file_on_demand(folder):
