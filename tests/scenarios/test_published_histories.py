@@ -1,22 +1,26 @@
-"""Random histories of published tables, some steps of which die: delta-rs reads after each what the model holds."""
+"""Random histories of published tables, some steps of which die: delta-rs and pyiceberg read what the model holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.publish.delta import DeltaLog
+from parquetry.runtime.publish.iceberg import IcebergMetadata
+from parquetry.runtime.publish.model import PublishedFormat
 from parquetry.runtime.publish.publishing import publish
 from parquetry.runtime.spec.job import Requirements
-from parquetry.runtime.spec.table_spec import Column, DeltaFormat, Publish
+from parquetry.runtime.spec.table_spec import Column, DeltaFormat, IcebergFormat, Publish
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import read_applied
-from tests.support.delta_readers import READERS, delta_rs
+from tests.support import iceberg_readers
+from tests.support.delta_readers import READERS
 from tests.support.planned_clustering import apply_again
 from tests.support.random_history import STEPS, RandomHistory, Stored, unchanged
 from tests.support.small_table import FAST, SmallTable
@@ -32,9 +36,13 @@ Reader = Callable[[Path], pa.Table]
 class PublishedHistory(RandomHistory):
     """A history of a table that is published. In half of them each write is published as it ends."""
 
+    publication: ClassVar[Publish] = Publish(delta=DeltaFormat())
+    readers: ClassVar[Mapping[str, Reader]] = READERS
+    judge_name: ClassVar[str] = "delta-rs"
+
     def __post_init__(self) -> None:
         RandomHistory.__post_init__(self)
-        apply_again(self.table, publish=Publish(delta=DeltaFormat()))
+        apply_again(self.table, publish=self.publication)
         self.table.services = self.seed % 2 == 0
         self.steps = (*STEPS, "evolve", *["interrupted_publishing"] * 3)
 
@@ -65,7 +73,7 @@ class PublishedHistory(RandomHistory):
             self.done["publishing died"] += 1
 
     def judge(self, place: str) -> None:
-        """Compare what delta-rs reads before and after the log has caught up."""
+        """Compare what a reader of the format reads before and after the metadata has caught up."""
         RandomHistory.judge(self, place)
         shown = self.log(self.table.store).published()
         if shown is not None and place not in MAY_MISS_FILES:
@@ -79,22 +87,42 @@ class PublishedHistory(RandomHistory):
         """All readers return the rows in the end."""
         RandomHistory.end(self)
         publish(self.table.handle, [self.log(self.table.store)])
-        self.reads(self.rows(), "at the end", READERS.items())
+        self.reads(self.rows(), "at the end", self.readers.items())
 
-    def log(self, store: ObjectStore) -> DeltaLog:
+    def log(self, store: ObjectStore) -> PublishedFormat:
         return DeltaLog(store, commits_per_checkpoint=4)
 
     def reads(
         self,
         rows: dict[str, Stored],
         place: str,
-        readers: Iterable[tuple[str, Reader]] = (("delta-rs", delta_rs),),
+        readers: Iterable[tuple[str, Reader]] | None = None,
     ) -> None:
         expected = sorted((key, *row[:2]) for key, row in rows.items())
-        for name, reader in readers:
+        for name, reader in readers or [(self.judge_name, self.readers[self.judge_name])]:
             found = reader(self.path)
             stored = sorted(zip(*(found.column(one).to_pylist() for one in ("id", "v", "p")), strict=True))
             assert stored == expected, f"seed {self.seed}, {name}, {place}"
+
+
+class IcebergHistory(PublishedHistory):
+    """A history of a table that is published as Iceberg."""
+
+    publication = Publish(iceberg=IcebergFormat())
+    readers = iceberg_readers.READERS
+    judge_name = "pyiceberg"
+
+    def log(self, store: ObjectStore) -> PublishedFormat:
+        return IcebergMetadata(store, IcebergFormat())
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (0, *range(2, 300)))]
+)
+def test_pyiceberg_reads_after_each_step_what_the_model_holds(seed: int, tmp_path: Path) -> None:
+    history = IcebergHistory(path=tmp_path / "t", seed=seed, table_version=9 if seed % 4 > 1 else 6)
+    history.run(steps=14)
+    print(f"seed {seed}: done {dict(history.done)}, refused {dict(history.refused)}")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def leftovers(path: Path | str) -> list[str]:
         if file.is_dir() or file.name in KEPT:
             continue
         if not relative.startswith(".hoodie/"):
-            if relative not in known and not relative.startswith("_delta_log/"):
+            if relative not in known and not relative.startswith(("_delta_log/", "metadata/")):
                 found.append(relative)
         elif (
             relative.startswith(TEMPORARY)

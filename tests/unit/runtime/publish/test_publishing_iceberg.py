@@ -270,7 +270,7 @@ def test_an_empty_text_in_the_partition_of_null_is_refused(table):
 
 
 @pytest.mark.parametrize("stop", Stop)
-@pytest.mark.parametrize("earlier", [0, 1])
+@pytest.mark.parametrize("earlier", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_stopped_at_any_write_the_metadata_is_the_old_or_the_new_one(tmp_path, stop, earlier):
     stop_at, is_stopped = 1, True
     while is_stopped:
