@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
     from parquetry.runtime.commit.outcome import CommitResult
     from parquetry.runtime.errors import (
+        CatalogError,
         ConflictError,
         CorruptTableError,
         ForeignTableError,
@@ -70,6 +71,7 @@ __version__ = VERSION
 __all__ = [
     "ApplyResult",
     "BlockedPlanError",
+    "CatalogError",
     "Column",
     "CommitResult",
     "ConflictError",

@@ -107,6 +107,7 @@ class UsageError(ParquetryError):
 MODULES = {
     **dict.fromkeys(
         (
+            "CatalogError",
             "ConflictError",
             "CorruptTableError",
             "ForeignTableError",

@@ -60,6 +60,10 @@ class KeyUnavailableError(ParquetryError):
     """The key of an encrypted file, or of a file to encrypt, is not available here."""
 
 
+class CatalogError(ParquetryError):
+    """A catalog refused a request or could not be reached. The table itself is not affected."""
+
+
 class ConflictError(ParquetryError):
     """Another writer won, and automatic retries did not help."""
 

@@ -44,7 +44,6 @@ UNUSED = frozenset(
         144,
         150,
         157,
-        161,
     }
 )
 """Numbers that no decision of this repository ever had."""

@@ -95,7 +95,7 @@ META_COLUMNS_PATH = "files.meta_columns"
 _FLOATING = frozenset({"float", "double"})
 _LOST_WITHOUT_KEYS = "Hudi's incremental queries and its Bloom index"
 _KEYS = re.compile(r"files\.(former_)?encryption_keys?|sources\.[^.]+\.encryption_keys")
-_METADATA = ("name", "description", "owner", "tags")
+_METADATA = ("name", "description", "owner", "tags", "catalog", "database")
 _LAYOUT = ("clustering.trigger", "clustering.existing", "clustering.plan.", "clustering.execution.")
 _ATTRIBUTES = (
     ("description", "SC101", ChangeClass.METADATA),

@@ -18,7 +18,7 @@ _HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}
 KEY_ORDER: Final = (
     *("apiVersion", "kind", "name", "description", "owner", "tags", "location", "moved", "columns"),
     *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "table_version", "locks"),
-    *("publish", "policy"),
+    *("publish", "catalog", "database", "policy"),
     *("sizing", "clustering", "retention", "files", "sources", "queries", "tests"),
 )
 _SOURCE_KEYS: Final = (
@@ -30,7 +30,8 @@ VERSION: Final = "table_version"
 LOCKS: Final = "locks"
 META_COLUMNS: Final = "files.meta_columns"
 LAYERED: Final = (
-    *("sizing", "files", "retention", "clustering", "key_scope", "partitioning", "publish"),
+    *("sizing", "files", "retention", "clustering", "key_scope", "partitioning"),
+    *("publish", "catalog", "database"),
     *(VERSION, LOCKS),
 )
 

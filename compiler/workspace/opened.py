@@ -22,6 +22,8 @@ from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.model.prices import Prices
 from parquetry.project.model.resolved import Budget, TargetSetting
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
+from parquetry.runtime.catalog.model import Catalog
+from parquetry.runtime.catalog.open import open_catalog
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, rules_digest
 from parquetry.runtime.spec.source_paths import join_base
@@ -86,6 +88,22 @@ class Workspace:
         """The storage options that could redirect requests and that the target does not allow."""
         found = unallowed(self.project.target.declared)
         return tuple(setting for setting in found if setting.path.startswith("storage."))
+
+    def catalog(self, spec: TableSpec) -> Catalog | None:
+        """Return the entry of a table in the catalog that its spec names, or None if it names none.
+
+        Raises:
+            CatalogError: If the catalog cannot be used here, or the target does not declare it.
+            UnappliedError: If an option that could redirect requests is not allowed.
+        """
+        target, name = self.project.target, spec.extra.catalog
+        if name is None:
+            return None
+        found = unallowed(target.declared)
+        mine = tuple(setting for setting in found if setting.path.startswith(f"catalogs.{name}."))
+        raise_unallowed(target.name, target.declared, mine)
+        options = revealed(target.catalogs.get(name, {}))
+        return open_catalog(name, options, database=spec.extra.database or "", table=spec.name)
 
     def store(self, table: ResolvedTable) -> ObjectStore:
         """Return the store at the table's location with the permissions of its declared spec."""

@@ -346,8 +346,10 @@ _ALL = (
     _code(
         "PQ313",
         "Unknown catalog",
-        "A table names a catalog that its target does not have.",
-        "Correct the spelling, or declare the catalog under `catalogs` of the target.",
+        "A table names a catalog that its target does not have, a catalog without a database, or a database "
+        "without a catalog.",
+        "Correct the spelling, declare the catalog under `catalogs` of the target, or name both. To register "
+        "tables at one target alone, name both there: `targets: {prod: {catalog: lake, database: shop}}`.",
     ),
     _code(
         "PQ314",

@@ -34,6 +34,7 @@ def check_settings(resolution: Resolution) -> None:
     _check_files(resolution)
     _check_readers(resolution)
     _check_publish(resolution)
+    _check_catalog(resolution)
 
 
 def _check_sizing(resolution: Resolution) -> None:
@@ -302,6 +303,25 @@ def _check_catalog_of_iceberg(resolution: Resolution, form: IcebergFormat) -> No
         kind = form.catalog.type
         summary = f"a catalog of type {kind} has names of two parts, a database and a table"
         resolution.report("PQ508", summary, f"{path}.name", f"write database.{resolution.table.name}")
+
+
+def _check_catalog(resolution: Resolution) -> None:
+    """Report a catalog that the target does not have, and a catalog or database without the other."""
+    extra, catalogs = resolution.table.spec.extra, resolution.catalogs
+    if extra.catalog is None and extra.database is None:
+        return
+    if extra.catalog is None or extra.database is None:
+        path, other = ("database", "catalog") if extra.catalog is None else ("catalog", "database")
+        if resolution.intact(other):
+            resolution.report(
+                "PQ313", f"{path} has no effect without {other}", path, f"add {other}", at_key=True
+            )
+    elif catalogs is not None and extra.catalog not in catalogs:
+        hint = did_you_mean(extra.catalog, catalogs) or "declare it under catalogs of the target"
+        resolution.report("PQ313", f"there is no catalog '{extra.catalog}' at this target", "catalog", hint)
+    elif catalogs is not None and catalogs[extra.catalog].get("type") not in (None, CatalogType.GLUE):
+        summary = f"tables are not registered in catalog '{extra.catalog}', which is not of type glue"
+        resolution.report("PQ313", summary, "catalog", "name a catalog of type glue")
 
 
 def _in_table(resolution: Resolution, path: str) -> bool:

@@ -51,7 +51,7 @@ CATALOG_OPTIONS = {
         frozenset({"uri", "warehouse", "token", "credential", "scope", "oauth2_server_uri"}),
         frozenset({"uri"}),
     ),
-    "glue": (frozenset({"region", "endpoint"}), frozenset[str]()),
+    "glue": (frozenset({"region", "endpoint", "partition_index"}), frozenset[str]()),
     "hive": (frozenset({"uri"}), frozenset({"uri"})),
 }
 """The options of catalogs by type, and those that are required."""
@@ -206,6 +206,7 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
         tests_after_run=bool((value.get("tests") or file.value.get("tests") or {}).get("after_run")),
         metrics=_metrics(value.get("metrics") or {}, root),
         declared=head.settings[name],
+        catalogs=value.get("catalogs", {}),
     )
 
 

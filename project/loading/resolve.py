@@ -29,9 +29,9 @@ _SECTIONS = ("sizing", "clustering", "retention", "files")
 _VERSION = "table_version"
 _LOCKS = "locks"
 _PUBLISH = "publish"
-_FROM_TARGET = (_VERSION, _LOCKS, READERS_PATH)
-_FROM_DEFAULTS = (*_SECTIONS, _VERSION, _LOCKS, _PUBLISH, "owner", "tags", "key_scope", "partitioning")
-_FROM_POLICY = (*_SECTIONS, _VERSION, _LOCKS, _PUBLISH)
+_FROM_POLICY = (*_SECTIONS, _VERSION, _LOCKS, _PUBLISH, "catalog", "database")
+_FROM_TARGET = (_VERSION, _LOCKS, "catalog", "database", READERS_PATH)
+_FROM_DEFAULTS = (*_FROM_POLICY, "owner", "tags", "key_scope", "partitioning")
 _FROM_OVERRIDES = ("sizing", "clustering", "retention", "tags")
 
 
@@ -171,6 +171,8 @@ def resolve(file: SpecFile, context: ResolutionContext) -> Resolution | None:
             description=value.get("description"),
             owner=value.get("owner"),
             tags=tuple(sorted(tags)),
+            catalog=value.get("catalog"),
+            database=value.get("database"),
             clustering=settings.clustering(value["clustering"], sizing=sizing, files=files),
             queries=tuple(settings.query(entry) for entry in value.get("queries", ())),
             tests=tuple(test for entry in value.get("tests", ()) if (test := table_test(entry))),

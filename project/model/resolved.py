@@ -141,6 +141,7 @@ class Target:
     Without an environment, values that read one contain the placeholder ``${NAME}``. ``signing_keys`` are
     references to the keys of applied records, the current one first. Without ``prices``, plans show no costs.
     With ``tests_after_run``, `run` executes the tests of tables. Without ``metrics``, commands emit none.
+    ``catalogs`` has the options of each catalog by its name, with ``type``.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Target:
     prices: Prices | None = None
     tests_after_run: bool = False
     metrics: MetricsSettings | None = None
+    catalogs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def protects(self, table: str) -> bool:
         """Return whether the target refuses every breaking change of the table."""

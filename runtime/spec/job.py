@@ -212,14 +212,14 @@ class JobPlan:
 
 
 def rules_digest(spec: TableSpec) -> str:
-    """Return the digest of the spec without descriptions, owner and tags, which do not affect writes."""
+    """Return the digest of the spec without names and descriptions that do not affect writes."""
     document = spec.to_json()
     columns = [{**column, "description": None} for column in document["columns"]]
     extra = {key: value for key, value in document["extra"].items() if key not in _DESCRIPTIVE_KEYS}
     return digest_of({**document, "columns": columns, "extra": extra})
 
 
-_DESCRIPTIVE_KEYS = ("description", "owner", "tags")
+_DESCRIPTIVE_KEYS = ("description", "owner", "tags", "catalog", "database")
 
 
 def resolve_environment(

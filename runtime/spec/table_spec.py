@@ -264,12 +264,15 @@ class Publish:
 class Extra:
     """The declarations of a table that do not affect the writing of its rows.
 
-    If ``clustering`` is None, the clustering policy is derived from the sizing.
+    ``catalog`` is the name of the target's catalog in which the table is registered, in ``database``. If
+    ``clustering`` is None, the clustering policy is derived from the sizing.
     """
 
     description: str | None = None
     owner: str | None = None
     tags: tuple[str, ...] = ()
+    catalog: str | None = field(default=None, metadata=OMIT_EMPTY)
+    database: str | None = field(default=None, metadata=OMIT_EMPTY)
     clustering: ClusteringSpec | None = field(default=None, metadata=OMIT_EMPTY)
     queries: tuple[Query, ...] = ()
     tests: tuple[TableTest, ...] = ()

@@ -83,6 +83,7 @@ _CATALOG_VALUES: Final[Mapping[str, re.Pattern[str]]] = {
     "region": re.compile(r"[a-z]{2}(-[a-z]{1,12}){1,3}-\d{1,2}"),
     "scope": re.compile(r"[\w:./-]*"),
     "warehouse": re.compile(r"[\w:./-]*"),
+    "partition_index": re.compile(r"true|false"),
 }
 """Options of catalogs that do not say to which machine names of tables and columns are sent."""
 _REGION: Final = re.compile(r"storage\.client_kwargs\.region(_name)?")
@@ -128,10 +129,10 @@ def _allowed_value(path: str) -> re.Pattern[str] | None:
     if path.startswith(_CONF):
         key = path.removeprefix(_CONF)
         return _NUMERIC_VALUE if _NUMERIC_KEYS.fullmatch(key) else _KEYWORD_VALUES.get(key)
-    if path.startswith("catalogs."):
-        return _CATALOG_VALUES.get(path.rpartition(".")[2])
     if _NUMERIC_STORAGE_KEYS.fullmatch(path):
         return _NUMERIC_VALUE
+    if path.startswith("catalogs."):
+        return _CATALOG_VALUES.get(path.rpartition(".")[2])
     return _REGION_NAME if _REGION.fullmatch(path) else None
 
 

@@ -108,6 +108,8 @@ def with_leave(target: dict, *, reason: str = "a test") -> dict:
     settings = {f"spark.{key}": value for key, value in spark.items() if key != "conf"}
     settings |= {f"spark.conf.{key}": value for key, value in spark.get("conf", {}).items()}
     settings |= {f"storage.{key}": value for key, value in target.get("storage", {}).items()}
+    for name, options in target.get("catalogs", {}).items():
+        settings |= {f"catalogs.{name}.{key}": value for key, value in options.items()}
     entries = [
         {"setting": path, "value": value, "reason": reason}
         for path, value in settings.items()

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parquetry.cli.requests.options import ProjectRequest
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, UsageError
 
 if TYPE_CHECKING:
+    from parquetry.runtime.catalog.sync import SyncResult
     from parquetry.runtime.clustering.plan.due import DueClustering, ScheduledClustering
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
     from parquetry.runtime.publish.publishing import PublishedTable
@@ -64,6 +65,38 @@ def publish_tables(
         else:
             published.append(PublishedTable(table=handle.name, formats=results))
     return tuple(published), failure
+
+
+def sync_tables(
+    request: ProjectRequest, table: str | None, *, drops: bool
+) -> tuple[tuple[SyncResult, ...], ParquetryError | None]:
+    """Bring the entry of the table, or of all selected tables, in its catalog to the newest state.
+
+    Returns:
+        The results of the tables whose applied spec names a catalog, and the first failure.
+
+    Raises:
+        UsageError: If ``table`` is a path or URI, for which no catalog is known.
+    """
+    from parquetry.cli.requests.workspaces import is_location, workspace_of
+    from parquetry.runtime.catalog.sync import sync
+
+    if table is not None and is_location(table):
+        raise UsageError("a catalog is known for tables of the project alone; give the name of the table")
+    workspace = workspace_of(request)
+    names = [one.name for one in workspace.tables if one.spec.extra.catalog] if table is None else [table]
+    synced: list[SyncResult] = []
+    failure: ParquetryError | None = None
+    for name in names:
+        try:
+            handle = open_in_force(request, name, applied=True)
+            catalog = None if handle.spec is None else workspace.catalog(handle.spec)
+            if catalog is not None:
+                with handle.failures_masked():
+                    synced.append(handle.cleared(sync(handle, catalog, restores=True, drops=drops)))
+        except ParquetryError as error:
+            failure = failure or error
+    return tuple(synced), failure
 
 
 def due_groups(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:

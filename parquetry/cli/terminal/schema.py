@@ -32,6 +32,7 @@ ANSWERS = (
     "simulate-replay",
     "simulate-clustering",
     "publish",
+    "sync",
     "inspect",
     "inspect-files",
     "inspect-view",

@@ -1,0 +1,38 @@
+"""Entries of tables in catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from parquetry.cli.terminal.format import count
+from parquetry.cli.terminal.output import Paint
+from parquetry.runtime.spec.codec import to_json_value
+
+if TYPE_CHECKING:
+    from parquetry.runtime.catalog.sync import SyncResult
+
+
+class SyncView:
+    """What a sync wrote for each table."""
+
+    def text(self, outcome: Sequence[SyncResult], paint: Paint) -> str:
+        """Return one line for each table."""
+        lines = [f"{paint.bold(one.place)}  {sync_text(one)}" for one in outcome]
+        return "\n".join(lines) or "no applied spec names a catalog"
+
+    def json(self, outcome: Sequence[SyncResult]) -> Any:
+        """Return the result of each table."""
+        return {"tables": to_json_value(tuple(outcome))}
+
+
+def sync_text(result: SyncResult) -> str:
+    """Return what a sync wrote, in one line."""
+    parts = (
+        "registered" if result.created else "",
+        f"changed {', '.join(result.changes)}" if result.changes else "",
+        f"{count(result.partitions_added, 'partition')} added" if result.partitions_added else "",
+        f"{result.partitions_updated:,} updated" if result.partitions_updated else "",
+        f"{result.partitions_dropped:,} dropped" if result.partitions_dropped else "",
+    )
+    return ", ".join(filter(None, parts)) or "nothing to change"

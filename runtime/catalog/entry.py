@@ -1,0 +1,235 @@
+"""The entry of a table in a catalog of Hive's model, as Hudi's own sync registers it. Pure functions.
+
+Source: SparkDataSourceTableUtils and HiveSchemaUtil of Hudi 1.2.0, by their output for equal schemas.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from parquetry.runtime.spec.codec import digest_of
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
+
+LAST_SYNC: Final = "last_commit_time_sync"
+"""The table parameter that holds the instant up to which the catalog follows the table."""
+DEFINITION: Final = "parquetry.definition"
+"""The table parameter with the digest of the definition that parquetry wrote last."""
+INPUT_FORMAT: Final = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+OUTPUT_FORMAT: Final = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+
+_SPARK_VERSION: Final = "3.5.0"
+"""The version of Spark whose form of a schema the parameters have."""
+_SPARK_PREFIX: Final = "spark.sql."
+_PART_LENGTH: Final = 4000
+# Avro has no type of 8 or 16 bits, so both are int in the schema of a table.
+_SPARK_NAMES: Final = {"tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "long"}
+_HIVE_NAMES: Final = {"tinyint": "int", "smallint": "int", "timestamp_ntz": "timestamp"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogColumn:
+    """A column as a catalog stores it, with a type in Hive's grammar."""
+
+    name: str
+    type: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogTable:
+    """The entry of a table. ``columns`` are without those of ``partition_keys``."""
+
+    location: str
+    columns: tuple[CatalogColumn, ...]
+    partition_keys: tuple[CatalogColumn, ...]
+    parameters: Mapping[str, str]
+    serde_parameters: Mapping[str, str]
+    input_format: str = INPUT_FORMAT
+    output_format: str = OUTPUT_FORMAT
+    serde: str = SERDE
+
+    @property
+    def last_sync(self) -> str | None:
+        """The instant up to which the entry follows the table, or None if no sync has finished."""
+        return self.parameters.get(LAST_SYNC)
+
+    @property
+    def was_changed_by_others(self) -> bool:
+        """True if the definition is not the one that parquetry wrote last."""
+        return self.parameters.get(DEFINITION, definition_digest(self)) != definition_digest(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogPartition:
+    """A registered partition: the values of its keys, its folder, and the columns that it is read with."""
+
+    values: tuple[str, ...]
+    location: str
+    columns: tuple[CatalogColumn, ...]
+
+
+def catalog_table(columns: Sequence[Column], partition_by: Sequence[str], location: str) -> CatalogTable:
+    """Return the entry of a table that no sync has followed yet.
+
+    Args:
+        columns: The columns of the table without meta columns.
+        partition_by: The partition columns, in the order of the partition path.
+        location: The URI of the table.
+
+    Returns:
+        The entry, with the meta columns first and the partition columns as keys.
+    """
+    every = (*(Column(name=name, type="string") for name in META_COLUMNS), *columns)
+    # Spark takes the last columns of the schema as the partition columns.
+    by_name = {column.name: column for column in every}
+    data = [column for column in every if column.name not in partition_by]
+    keys = [by_name[name] for name in partition_by]
+    entry = CatalogTable(
+        location=location,
+        columns=tuple(map(_catalog_column, data)),
+        partition_keys=tuple(map(_catalog_column, keys)),
+        parameters={"EXTERNAL": "TRUE", **spark_parameters([*data, *keys], partition_by)},
+        serde_parameters={"hoodie.query.as.ro.table": "false", "path": location, "serialization.format": "1"},
+    )
+    return replace(entry, parameters={**entry.parameters, DEFINITION: definition_digest(entry)})
+
+
+def definition_digest(entry: CatalogTable) -> str:
+    """Return the digest of an entry without the parameters that other programs keep in it."""
+    return digest_of(dict(_definition(entry)))
+
+
+def differences(stored: CatalogTable, wanted: CatalogTable) -> tuple[str, ...]:
+    """Return the paths at which the definition of a stored entry differs from the wanted one, sorted.
+
+    Examples are ``columns.price``, ``partition_keys.day`` and ``parameters.spark.sql.sources.provider``.
+    """
+    before, after = dict(_definition(stored)), dict(_definition(wanted))
+    return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))
+
+
+def merged(stored: CatalogTable, wanted: CatalogTable) -> CatalogTable:
+    """Return the wanted entry with the parameters that other programs keep in the stored one."""
+    others = {name: value for name, value in stored.parameters.items() if not name.startswith(_SPARK_PREFIX)}
+    return replace(
+        wanted,
+        parameters={**others, **wanted.parameters},
+        serde_parameters={**stored.serde_parameters, **wanted.serde_parameters},
+    )
+
+
+def folder_uri(location: str) -> str:
+    """Return the URI of a folder that is given as a URI or as an absolute local path."""
+    path = location.removeprefix("file://")
+    return f"file:{path}" if path.startswith("/") else location
+
+
+def same_location(one: str, other: str) -> bool:
+    """Return whether two URIs name one folder; catalogs and engines spell them in several ways."""
+    return _plain_location(one) == _plain_location(other)
+
+
+def same_columns(some: Sequence[CatalogColumn], others: Sequence[CatalogColumn]) -> bool:
+    """Return whether two lists of columns are equal as catalogs compare them."""
+    return list(_plain_columns(some)) == list(_plain_columns(others))
+
+
+def _definition(entry: CatalogTable) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of an entry that parquetry decides, by path, without spellings that catalogs change."""
+    yield "location", _plain_location(entry.location)
+    yield "input_format", entry.input_format
+    yield "output_format", entry.output_format
+    yield "serde", entry.serde
+    for part, columns in (("columns", entry.columns), ("partition_keys", entry.partition_keys)):
+        yield part, [name for name, _, _ in _plain_columns(columns)]
+        yield from ((f"{part}.{name}", [kind, text]) for name, kind, text in _plain_columns(columns))
+    for name, value in entry.parameters.items():
+        if name.startswith(_SPARK_PREFIX) or name == "EXTERNAL":
+            yield f"parameters.{name}", value
+    for name in ("hoodie.query.as.ro.table", "serialization.format"):
+        yield f"serde_parameters.{name}", entry.serde_parameters.get(name)
+
+
+def _plain_columns(columns: Sequence[CatalogColumn]) -> Iterator[tuple[str, str, str]]:
+    return ((column.name.lower(), column.type.lower(), column.comment or "") for column in columns)
+
+
+def _plain_location(location: str) -> str:
+    scheme, colon, path = location.partition(":")
+    if not colon or scheme == "file":
+        return f"file:/{(path if colon else location).strip('/')}"
+    return f"{scheme.replace('s3a', 's3').replace('s3n', 's3')}:{path.rstrip('/')}"
+
+
+def spark_parameters(columns: Sequence[Column], partition_by: Sequence[str]) -> dict[str, str]:
+    """Return the table parameters from which Spark knows the provider and the schema of a table."""
+    fields = [
+        _spark_field(column.name, parse_type(column.type), nullable=column.nullable) for column in columns
+    ]
+    text = json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False, separators=(",", ":"))
+    parts = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
+    parameters = {
+        "spark.sql.sources.provider": "hudi",
+        "spark.sql.create.version": _SPARK_VERSION,
+        "spark.sql.sources.schema.numParts": str(len(parts)),
+    }
+    parameters |= {f"spark.sql.sources.schema.part.{number}": part for number, part in enumerate(parts)}
+    if partition_by:
+        parameters["spark.sql.sources.schema.numPartCols"] = str(len(partition_by))
+        parameters |= {
+            f"spark.sql.sources.schema.partCol.{number}": name for number, name in enumerate(partition_by)
+        }
+    return parameters
+
+
+def hive_type(column_type: ColumnType) -> str:
+    """Return a type in Hive's grammar, in lower case and without spaces, as catalogs store it."""
+    match column_type:
+        case Primitive(name=name):
+            return _HIVE_NAMES.get(name, name)
+        case Decimal(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case Array(element=element):
+            return f"array<{hive_type(element)}>"
+        case Map(value=value):
+            return f"map<string,{hive_type(value)}>"
+        case Struct(fields=fields):
+            return f"struct<{','.join(f'{field.name}:{hive_type(field.type)}' for field in fields)}>"
+
+
+def _catalog_column(column: Column) -> CatalogColumn:
+    return CatalogColumn(
+        name=column.name, type=hive_type(parse_type(column.type)), comment=column.description
+    )
+
+
+def _spark_field(name: str, column_type: ColumnType, *, nullable: bool) -> dict[str, Any]:
+    return {"name": name, "type": _spark_type(column_type), "nullable": nullable, "metadata": {}}
+
+
+def _spark_type(column_type: ColumnType) -> str | dict[str, Any]:
+    match column_type:
+        case Primitive(name=name):
+            return _SPARK_NAMES.get(name, name)
+        case Decimal(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case Array(element=element, element_nullable=nullable):
+            return {"type": "array", "elementType": _spark_type(element), "containsNull": nullable}
+        case Map(value=value, value_nullable=nullable):
+            return {
+                "type": "map",
+                "keyType": "string",
+                "valueType": _spark_type(value),
+                "valueContainsNull": nullable,
+            }
+        case Struct(fields=fields):
+            return {
+                "type": "struct",
+                "fields": [_spark_field(field.name, field.type, nullable=field.nullable) for field in fields],
+            }

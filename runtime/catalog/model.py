@@ -1,0 +1,75 @@
+"""The port of a catalog of Hive's model: one table entry, and its partitions in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Protocol, TypeAlias, TypeVar
+
+from parquetry.runtime.catalog.entry import CatalogPartition, CatalogTable
+from parquetry.runtime.storage.model import ObjectStore
+
+_Item = TypeVar("_Item")
+
+KeyValues: TypeAlias = tuple[str, ...]
+"""The values of the partition keys of one partition, in the order of the keys."""
+
+
+class Catalog(Protocol):
+    """The entry of one table in a catalog.
+
+    ``place`` names the entry in messages, such as ``lake: shop.orders``. Every method raises CatalogError if
+    the catalog rejects the request or cannot be reached, after retries with growing waits.
+    """
+
+    @property
+    def place(self) -> str:
+        """The name of the catalog, of the database and of the table."""
+        ...
+
+    def location_of(self, store: ObjectStore) -> str:
+        """Return the URI of a table's folder as readers of the catalog open it."""
+        ...
+
+    def table(self) -> CatalogTable | None:
+        """Return the entry, or None if there is none."""
+        ...
+
+    def create(self, entry: CatalogTable) -> None:
+        """Create the entry, and the database if it is missing."""
+        ...
+
+    def replace(self, entry: CatalogTable, *, keeps_version: bool) -> None:
+        """Replace the entry that :meth:`table` returned last.
+
+        If ``keeps_version`` is True, a catalog with versions keeps the former entry as one. If another
+        program has replaced the entry meanwhile, the call fails, as far as the catalog can tell.
+        """
+        ...
+
+    def partitions(self, values: Iterable[KeyValues]) -> Mapping[KeyValues, CatalogPartition]:
+        """Return those of the partitions that are registered."""
+        ...
+
+    def every_partition(self) -> Iterator[CatalogPartition]:
+        """Yield all registered partitions, a page at a time."""
+        ...
+
+    def add(self, entry: CatalogTable, partitions: Sequence[CatalogPartition]) -> None:
+        """Register partitions. One that another program has registered meanwhile is left as it is."""
+        ...
+
+    def update(self, entry: CatalogTable, partitions: Sequence[CatalogPartition]) -> None:
+        """Replace registered partitions."""
+        ...
+
+    def drop(self, values: Sequence[KeyValues]) -> None:
+        """Remove partitions from the catalog; no file is deleted."""
+        ...
+
+
+def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Yield the items in lists of at most ``size``."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch

@@ -1,0 +1,262 @@
+"""Synchronisation: the entry of a table in a catalog follows the table.
+
+Partitions are those that the commits since the last sync wrote to. They are looked up, registered and updated
+in batches; the folders of the table are listed for the first sync alone. The entry itself is replaced last,
+with the instant up to which it follows the table, so that a sync that died is repeated. If nothing changed,
+nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import unquote
+
+from parquetry.message import Message, Text, Value, command
+from parquetry.runtime.catalog.entry import (
+    LAST_SYNC,
+    CatalogPartition,
+    CatalogTable,
+    catalog_table,
+    differences,
+    merged,
+    same_columns,
+    same_location,
+)
+from parquetry.runtime.catalog.model import Catalog, KeyValues
+from parquetry.runtime.errors import CatalogError, UnsupportedTableError
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.schema import live_columns
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
+
+_WITHOUT_VALUES: Final = ("timestamp", "timestamp_ntz", "binary")
+"""Types whose values partition paths spell in another way than Hive. Such keys are registered as texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """What a sync wrote to a catalog.
+
+    ``place`` names the entry, ``instant`` is the write up to which it follows the table. ``changes`` are the
+    paths of the definition that were written, none for a new entry. ``warnings`` are findings that need
+    attention although the sync did not fail.
+    """
+
+    place: str
+    instant: str | None
+    created: bool = False
+    changes: tuple[str, ...] = ()
+    partitions_added: int = 0
+    partitions_updated: int = 0
+    partitions_dropped: int = 0
+    warnings: tuple[Text, ...] = ()
+
+
+def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = False) -> SyncResult:
+    """Bring the entry of a table in a catalog to the newest state of the table.
+
+    Args:
+        table: The table.
+        catalog: The entry of the table.
+        restores: Whether a definition that others changed is replaced by that of the table. If False, it
+            stays, and the result has a warning.
+        drops: Whether partitions without files are removed from the catalog.
+
+    Raises:
+        CatalogError: If the catalog fails, or if another table has the name.
+        UnsupportedTableError: If the path of a partition does not have a value for each key.
+    """
+    stored, timeline = catalog.table(), table.timeline()
+    wanted = _wanted(table, timeline, catalog)
+    result = SyncResult(place=catalog.place, instant=timeline.last_before_pending())
+    if stored is None:
+        entry = wanted if wanted.partition_keys else _followed(wanted, result.instant)
+        catalog.create(entry)
+        result, stored = replace(result, created=True), entry
+    else:
+        _check_same_table(catalog, stored, wanted)
+        result = replace(result, changes=differences(stored, wanted))
+        if result.changes and stored.was_changed_by_others and not restores:
+            result, wanted = _without_changes(result), stored
+    result = _sync_partitions(
+        table, timeline, catalog, stored=stored, wanted=wanted, result=result, drops=drops
+    )
+    instant = max(result.instant or "", stored.last_sync or "") or None
+    wrote = result.created or result.partitions_added or result.partitions_updated
+    follows = instant != stored.last_sync and (wrote or _is_far_behind(timeline, stored.last_sync))
+    if result.changes or follows:
+        catalog.replace(_followed(merged(stored, wanted), instant), keeps_version=bool(result.changes))
+    return result
+
+
+def _without_changes(result: SyncResult) -> SyncResult:
+    """Return the result of a sync that leaves a definition that others changed."""
+    warning = Message(
+        "{place}: another program changed the entry in the catalog ({paths}), which is left so; {command} "
+        "restores it",
+        place=result.place,
+        paths=", ".join(result.changes),
+        command=command("sync"),
+    )
+    return replace(result, changes=(), warnings=(*result.warnings, warning))
+
+
+def _followed(entry: CatalogTable, instant: str | None) -> CatalogTable:
+    """Return the entry as one that follows the table up to an instant."""
+    if instant is None:
+        return entry
+    return replace(entry, parameters={**entry.parameters, LAST_SYNC: instant})
+
+
+def _is_far_behind(timeline: Timeline, last_sync: str | None) -> bool:
+    """Return whether the commits since the last sync may soon leave the active timeline."""
+    times = [write.time for write in timeline.completed_writes]
+    return bool(times) and (last_sync or "") < times[len(times) // 2]
+
+
+def _wanted(table: TableHandle, timeline: Timeline, catalog: Catalog) -> CatalogTable:
+    """Return the entry that the table should have, with the comments of its applied spec."""
+    spec, config = table.spec, table.config
+    texts = {} if spec is None else {column.name: column.description for column in spec.columns}
+    columns = [
+        replace(column, description=texts.get(column.name))
+        for column in live_columns(table.store, timeline, config)
+    ]
+    names = {column.name for column in columns}
+    if any(name not in names for name in config.partition_by):
+        raise UnsupportedTableError(
+            "{table}: its partition columns are not columns of the table, so it cannot be registered",
+            table=table.store.uri,
+        )
+    keys = config.partition_by
+    columns = [_key(column, table) if column.name in keys else column for column in columns]
+    return catalog_table(columns, keys, catalog.location_of(table.store))
+
+
+def _key(column: Column, table: TableHandle) -> Column:
+    """Return a partition column with the type that its values in paths have."""
+    has_values = table.paths_hold_values and column.type not in _WITHOUT_VALUES
+    return column if has_values else replace(column, type="string")
+
+
+def _check_same_table(catalog: Catalog, stored: CatalogTable, wanted: CatalogTable) -> None:
+    if not same_location(stored.location, wanted.location):
+        raise CatalogError(
+            "{place} is the table at {found}, not that at {expected}; remove that entry from the catalog, or "
+            "declare another database or catalog",
+            place=catalog.place,
+            found=Value.uri(stored.location),
+            expected=Value.uri(wanted.location),
+        )
+
+
+def _sync_partitions(
+    table: TableHandle,
+    timeline: Timeline,
+    catalog: Catalog,
+    *,
+    stored: CatalogTable,
+    wanted: CatalogTable,
+    result: SyncResult,
+    drops: bool,
+) -> SyncResult:
+    """Register the partitions that are missing, and update those that differ."""
+    if not wanted.partition_keys:
+        return result
+    written = None if drops else _written_since(timeline, stored.last_sync)
+    paths = _live_partitions(table, timeline) if written is None else sorted(written)
+    expected = {part.values: part for part in (_partition(table, wanted, path) for path in paths)}
+    found: dict[KeyValues, CatalogPartition] = {}
+    if drops or result.changes:
+        found = {part.values: part for part in catalog.every_partition()}
+    elif not result.created:
+        found = dict(catalog.partitions(expected))
+    missing = [part for values, part in expected.items() if values not in found]
+    differing = [
+        new
+        for values, old in found.items()
+        if not _is_same(old, new := expected.get(values, replace(old, columns=wanted.columns)))
+    ]
+    gone = [values for values in found if values not in expected] if drops else []
+    catalog.add(wanted, missing)
+    catalog.update(wanted, differing)
+    catalog.drop(gone)
+    return replace(
+        result,
+        partitions_added=len(missing),
+        partitions_updated=len(differing),
+        partitions_dropped=len(gone),
+    )
+
+
+def _is_same(one: CatalogPartition, other: CatalogPartition) -> bool:
+    return same_location(one.location, other.location) and same_columns(one.columns, other.columns)
+
+
+def _live_partitions(table: TableHandle, timeline: Timeline) -> list[str]:
+    """Return the partitions with files, from a listing of the table."""
+    view = table.view(timeline)
+    return [partition for partition in view.partitions() if view.slices(partition)]
+
+
+def _written_since(timeline: Timeline, since: str | None) -> frozenset[str] | None:
+    """Return the partitions that writes after an instant wrote to, or None if that cannot be known.
+
+    If some of these writes are archived, the archive is read. It is complete if it has the instant itself.
+    """
+    if since is None:
+        return None
+    times = [write.time for write in timeline.completed_writes if write.time > since]
+    commits = dict(zip(times, map_each(times, timeline.commit_metadata), strict=True))
+    if since < (timeline.first_contiguous_write or since):
+        archived = _archived_since(timeline, since)
+        if archived is None:
+            return None
+        commits = {**archived, **commits}
+    found: set[str] = set()
+    for _, metadata in sorted(commits.items()):
+        if metadata.operation in SCHEMA_PRESERVING_OPERATIONS:
+            continue
+        written = {partition for partition, stats in metadata.stats.items() if stats}
+        found = (found - metadata.replaced.keys()) | written
+    return frozenset(found)
+
+
+def _archived_since(timeline: Timeline, since: str) -> Mapping[str, CommitMetadata] | None:
+    """Return the archived writes after an instant, or None if the archive does not reach back to it."""
+    found: dict[str, CommitMetadata] = {}
+    is_complete = timeline.is_completed(since)
+    for _, instants in timeline.layout.archived(timeline.store):
+        if instants is None:
+            return None
+        for instant in instants:
+            if instant.is_completed_write and instant.time > since:
+                found[instant.time] = instant.commit_metadata()
+            is_complete = is_complete or instant.time == since
+    return found if is_complete else None
+
+
+def _partition(table: TableHandle, entry: CatalogTable, path: str) -> CatalogPartition:
+    """Return the partition of a path. The values are decoded, as engines compare them with literals."""
+    config = table.config
+    levels = path.split("/") if len(config.partition_by) > 1 else [path]
+    if len(levels) != len(config.partition_by):
+        raise UnsupportedTableError(
+            "{table}: the path {partition} does not have one folder for each partition column, so the "
+            "partition cannot be registered",
+            table=table.store.uri,
+            partition=Value.partition(path),
+        )
+    texts = (
+        level.removeprefix(f"{name}=") if config.hive_style else level
+        for name, level in zip(config.partition_by, levels, strict=True)
+    )
+    return CatalogPartition(
+        values=tuple(unquote(text) if config.url_encode else text for text in texts),
+        location=f"{entry.location}/{path}",
+        columns=entry.columns,
+    )
