@@ -44,7 +44,7 @@ table in {partitions} partitions), and a point query: the {found} rows of one or
 reader runs in a process of its own, once before it is measured, and then {runs} times. The figures are the CPU seconds
 (user and system, with Spark's JVM) of the cheapest run, the bytes that it read from files, and the largest resident
 memory of its processes with imports and results. Results are tables of pyarrow in memory, or a DataFrame of pandas.
-pyarrow.dataset, pyarrow {pyarrow}, gets the list of live files. `python -m benchmarks.reads` writes this page.
+The bytes of Spark contain what its processes send each other. pyarrow.dataset, pyarrow {pyarrow}, gets the list of live files. `python -m benchmarks.reads` writes this page.
 
 | query | reader | CPU s | of pyarrow's | MiB read | peak MiB |
 |---|---|---|---|---|---|
