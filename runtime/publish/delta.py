@@ -187,6 +187,10 @@ class DeltaLog:
         ]
         version = 0 if before is None else before.version + 1
         content = "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions).encode()
+        if len(content) > MOST_BYTES:
+            raise self._unsupported(
+                f"a change of {len(added) + len(removed)} files", "readers read the whole commit at once"
+            )
         nonce = actions[0]["commitInfo"][_NONCE_KEY]
         if self._store.put_if_absent(_commit_path(version), content, nonce=nonce) is PutOutcome.LOST:
             return False

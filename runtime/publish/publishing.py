@@ -8,14 +8,20 @@ read before the timeline: what a process publishes is never older than what it r
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from parquetry.errors import message_of
 from parquetry.message import Message, Text, Value, command
 from parquetry.runtime.commit.damaged_files import check_read
-from parquetry.runtime.errors import ConflictError, UnsupportedTableError
+from parquetry.runtime.errors import (
+    ConflictError,
+    CorruptTableError,
+    StaleTimelineError,
+    UnsupportedTableError,
+)
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
@@ -28,6 +34,7 @@ from parquetry.runtime.publish.model import (
     PublishedFormat,
     Snapshot,
 )
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
@@ -136,7 +143,7 @@ def files_still_named(table: TableHandle) -> frozenset[str]:
         except LATE_FAILURES as error:
             failure = f"files that {one.name} names are kept, because publishing failed"
             log_failure(_LOG, failure, error, table.shown_by, location=table.store.uri)
-            published = one.published()
+            published = _published(table, one)
             named |= frozenset() if published is None else published.paths
     return frozenset(named)
 
@@ -145,7 +152,8 @@ def expire_published(table: TableHandle, earliest: str) -> None:
     """Forget published states before ``earliest``, whose files a clean has deleted. Failures are logged."""
     for one in formats_of(table):
         try:
-            one.expire(earliest)
+            with _readable(table, one):
+                one.expire(earliest)
         except LATE_FAILURES as error:
             failure = f"older states of {one.name} stay in its metadata until the next clean"
             log_failure(_LOG, failure, error, table.shown_by, location=table.store.uri)
@@ -169,7 +177,7 @@ def publish_lag(table: TableHandle, one: PublishedFormat) -> PublishLag:
     Raises:
         ForeignTableError: If somebody else has written to its metadata.
     """
-    shown = one.published()
+    shown = _published(table, one)
     # Read last, or a write that is published meanwhile would count.
     timeline = table.timeline()
     times = {instant.time for instant in timeline.completed_writes}
@@ -206,16 +214,43 @@ def lag_warnings(table: TableHandle) -> tuple[Text, ...]:
     return tuple(warnings)
 
 
+@contextmanager
+def _readable(table: TableHandle, one: PublishedFormat) -> Iterator[None]:
+    """Raise any error of a library that reads or writes the metadata of a format as a CorruptTableError."""
+    try:
+        yield
+    except LATE_FAILURES:
+        raise
+    except Exception as error:
+        raise CorruptTableError(
+            "{table}: the metadata of {format} cannot be read or written: {reason}; the Hudi table is "
+            "unharmed. Restore the metadata from a copy, or remove it and run {command}",
+            table=table.store.uri,
+            format=one.name,
+            reason=quoted_library_text(str(error), kind=type(error).__name__),
+            command=command("publish", "TABLE"),
+        ) from error
+
+
+def _published(table: TableHandle, one: PublishedFormat) -> Published | None:
+    with _readable(table, one):
+        return one.published()
+
+
 def _publish(table: TableHandle, one: PublishedFormat) -> PublishResult:
     for _ in range(_ATTEMPTS):
-        before = one.published()
+        before = _published(table, one)
         timeline = table.timeline()
         if invalid_completed_writes(timeline):
             raise ConflictError(
                 "{table}: a rollback is not finished; the next write finishes it, and publishes",
                 table=table.store.uri,
             )
-        result = _publish_state(table, one, before, timeline)
+        try:
+            with _readable(table, one):
+                result = _publish_state(table, one, before, timeline)
+        except StaleTimelineError:
+            continue
         if result is not None:
             return result
     raise ConflictError(
@@ -310,6 +345,8 @@ def _snapshot(
     rolled_back = before is not None and any(
         time >= (timeline.first_contiguous_write or "") for time in before.writes - writes
     )
+    # Writes that were archived before they were published may have changed rows.
+    is_complete = before is not None and before.instant in writes
     return Snapshot(
         instant=view.newest,
         completed_ms=parse_instant_ms(view.newest, table.config.timezone),
@@ -318,7 +355,7 @@ def _snapshot(
         columns=tuple(replace(column, description=described.get(column.name)) for column in columns),
         partition_by=_partition_columns(table, columns),
         savepoints=timeline.savepoints,
-        same_rows=before is not None and not rolled_back and operations == {_CLUSTER},
+        same_rows=is_complete and not rolled_back and operations == {_CLUSTER},
         table_id=table.table_id,
     )
 

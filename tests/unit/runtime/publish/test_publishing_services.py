@@ -14,6 +14,7 @@ from parquetry.compiler.reports.lake import read_table
 from parquetry.compiler.reports.timeline import report_timeline
 from parquetry.compiler.testing.kinds import KINDS as KINDS_OF_TESTS
 from parquetry.compiler.testing.live_table import LiveTable, Scope
+from parquetry.errors import ParquetryError
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import ForeignTableError
 from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
@@ -107,6 +108,27 @@ def test_a_write_succeeds_with_a_warning_if_publishing_fails(table, path):
     foreign.unlink()
     table.upsert({"a": (4, "x")})
     assert_read_rightly(path)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]\n", b'{"add": 1}\n'])
+def test_metadata_that_is_damaged_fails_no_write_and_no_file_is_deleted(table, path, content):
+    newest = deltalake.DeltaTable(str(path)).version()
+    (path / LOG_FOLDER / f"{newest + 1:020}.json").write_bytes(content)
+    before = set(path.glob("*.parquet"))
+    for value in range(5):
+        assert "unharmed" in str(table.upsert({"a": (value, "y")}).warnings[0])
+    with pytest.raises(ParquetryError, match="unharmed"):
+        clean(table.handle)
+    assert before <= set(path.glob("*.parquet"))
+    assert "unharmed" in str(lag_warnings(table.handle)[0])
+
+
+def test_a_checkpoint_that_is_damaged_fails_no_write(table, path):
+    for value in range(11):
+        table.upsert({"a": (value, "x")})
+    (checkpoint,) = (path / LOG_FOLDER).glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    assert "cannot be read" in str(table.upsert({"a": (12, "y")}).warnings[0])
 
 
 def test_how_far_a_format_is_behind_is_shown(table, path):
