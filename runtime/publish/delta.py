@@ -201,7 +201,7 @@ class DeltaLog:
                 self._write_checkpoint(state)
         return True
 
-    def expire(self, earliest: str) -> None:
+    def expire(self, earliest: str, savepoints: Sequence[str]) -> None:  # noqa: ARG002
         """Delete the commits and checkpoints that only states before ``earliest`` need."""
         files = self._files()
         kept = next((v for v in files.commits if self._instant_of(v) >= earliest), None)

@@ -224,7 +224,7 @@ class IcebergMetadata:
         updates += tuple(_tag_updates(metadata, snapshot.savepoints, known))
         return self._catalog.commit(None if state is None else state.newest, updates, nonce=nonce)
 
-    def expire(self, earliest: str) -> None:
+    def expire(self, earliest: str, savepoints: Sequence[str]) -> None:
         """Forget the snapshots before the instant ``earliest``, without those of savepoints and the newest.
 
         The manifests that only they have are deleted afterwards, and no other file.
@@ -232,18 +232,20 @@ class IcebergMetadata:
         newest = self._catalog.newest()
         if newest is None:
             return
-        self._own_snapshot(newest.metadata)
-        kept = {ref.snapshot_id for ref in newest.metadata.refs.values()}
+        current = self._own_snapshot(newest.metadata)
         snapshots = newest.metadata.snapshots
+        known = {_summary(one).get(INSTANT_KEY): one.snapshot_id for one in snapshots}
+        kept = {current.snapshot_id, *(known.get(instant) for instant in savepoints)}
         old = [
             one
             for one in snapshots
             if one.snapshot_id not in kept and _summary(one).get(INSTANT_KEY, earliest) < earliest
         ]
-        if not old:
-            return
-        update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [one.snapshot_id for one in old]})
-        if not self._catalog.commit(newest, (update,)):
+        updates = tuple(_tag_updates(newest.metadata, savepoints, known))
+        if old:
+            removed = [one.snapshot_id for one in old]
+            updates += (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": removed}),)
+        if not updates or not self._catalog.commit(newest, updates):
             return
         needed = {file for one in snapshots if one not in old for file in self._files_of(one)}
         gone = {file for one in old for file in self._files_of(one)} - needed

@@ -42,9 +42,9 @@ class PublishedIceberg:
         """Write one version of the metadata with one more snapshot; return False if another came first."""
         return self._format().publish(snapshot, added, removed, before=before)
 
-    def expire(self, earliest: str) -> None:
+    def expire(self, earliest: str, savepoints: Sequence[str]) -> None:
         """Forget the snapshots before the instant ``earliest``."""
-        self._format().expire(earliest)
+        self._format().expire(earliest, savepoints)
 
     def _format(self) -> IcebergMetadata:
         if self._opened is None:

@@ -113,9 +113,10 @@ class PublishedFormat(Protocol):
         """
         ...
 
-    def expire(self, earliest: str) -> None:
+    def expire(self, earliest: str, savepoints: Sequence[str]) -> None:
         """Forget published states before the instant ``earliest``, in metadata only.
 
+        A format with tags keeps those of the instants ``savepoints`` and forgets the tags of others.
         Files of the table are never deleted. The newest state is always kept.
         """
         ...

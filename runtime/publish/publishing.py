@@ -153,7 +153,7 @@ def expire_published(table: TableHandle, earliest: str) -> None:
     for one in formats_of(table):
         try:
             with _readable(table, one):
-                one.expire(earliest)
+                one.expire(earliest, table.timeline().savepoints)
         except LATE_FAILURES as error:
             failure = f"older states of {one.name} stay in its metadata until the next clean"
             log_failure(_LOG, failure, error, table.shown_by, location=table.store.uri)

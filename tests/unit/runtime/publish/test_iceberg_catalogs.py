@@ -81,7 +81,7 @@ def test_a_catalog_names_the_table_after_each_commit(table, place, tmp_path):
     assert metadata.current_snapshot().summary.additional_properties[INSTANT_KEY] == last.instant
     assert sorted(metadata.refs) == ["main", f"savepoint_{last.instant}"]
     assert (len(metadata.partition_specs), metadata.properties["gc.enabled"]) == (1, "false")
-    IcebergMetadata(table.store, form).expire(last.instant)
+    IcebergMetadata(table.store, form).expire(last.instant, ())
     assert len(catalog.load_table(NAME).metadata.snapshots) == 1
     assert_found(catalog, tmp_path / "t")
 

@@ -141,7 +141,7 @@ def test_expired_states_leave_the_log_and_newer_ones_stay_readable(table, path):
         instants.append(table.upsert({"a": (value, "x")}).instant)
         published(table, commits_per_checkpoint=3)
     files = sorted(path.rglob("*_*_*.parquet"))
-    DeltaLog(table.store).expire(instants[-2])
+    DeltaLog(table.store).expire(instants[-2], ())
     assert sorted(path.rglob("*_*_*.parquet")) == files
     names = [info.path.rpartition("/")[2] for info in table.store.list(LOG_FOLDER)]
     assert min(names) == f"{5:020}.checkpoint.parquet"

@@ -151,7 +151,7 @@ def test_expired_snapshots_lose_their_metadata_and_no_data(table, path):
         published(table)
     files = sorted(path.rglob("*_*_*.parquet"))
     lists = len(list((path / METADATA_FOLDER).glob("snap-*.avro")))
-    IcebergMetadata(table.store, IcebergFormat()).expire(instants[-2])
+    IcebergMetadata(table.store, IcebergFormat()).expire(instants[-2], ())
     assert sorted(path.rglob("*_*_*.parquet")) == files
     assert lists - len(list((path / METADATA_FOLDER).glob("snap-*.avro"))) == 5
     snapshots = static_table(path).metadata.snapshots
@@ -161,6 +161,22 @@ def test_expired_snapshots_lose_their_metadata_and_no_data(table, path):
     table.upsert({"c": (7, "z")})
     published(table)
     assert_read_rightly(path)
+
+
+def test_tags_follow_savepoints_before_snapshots_expire(table, path):
+    first = table.upsert({"a": (5, "x")}).instant
+    published(table)
+    create_savepoint(table.handle, first)
+    last = table.upsert({"a": (6, "x")}).instant
+    published(table)
+    form = IcebergMetadata(table.store, IcebergFormat())
+    delete_savepoint(table.handle, first)
+    create_savepoint(table.handle, last)
+    form.expire(last, [last])
+    assert set(static_table(path).metadata.refs) == {"main", f"savepoint_{last}"}
+    assert [
+        one.summary.additional_properties[INSTANT_KEY] for one in static_table(path).metadata.snapshots
+    ] == [last]
 
 
 def test_manifests_are_bounded_and_merged(table, path, monkeypatch):
