@@ -455,7 +455,8 @@ _ALL = (
         "PQ508",
         "Not publishable",
         "A format below `publish` cannot show the table: readers of Delta and Iceberg tables know no key of "
-        "encrypted files, and a table in a catalog needs a name that the catalog can hold.",
+        "encrypted files, and a table in a catalog needs a name that the catalog can hold and that is not "
+        "the name of the Hudi table there.",
         "Remove the format, or what it cannot show; name the catalog and the table.",
     ),
     _code(

@@ -303,6 +303,16 @@ def _check_catalog_of_iceberg(resolution: Resolution, form: IcebergFormat) -> No
         kind = form.catalog.type
         summary = f"a catalog of type {kind} has names of two parts, a database and a table"
         resolution.report("PQ508", summary, f"{path}.name", f"write database.{resolution.table.name}")
+    elif _is_registered_as(resolution, catalog, form.name):
+        summary = f"catalog '{catalog}' has one entry '{form.name}', which is that of the Hudi table"
+        resolution.report("PQ508", summary, f"{path}.name", "choose another name, or another catalog")
+
+
+def _is_registered_as(resolution: Resolution, catalog: str, name: str) -> bool:
+    """Return whether the Hudi table itself has that name in the catalog, which spells it in lower case."""
+    spec = resolution.table.spec
+    registered = f"{spec.extra.database}.{spec.name}"
+    return spec.extra.catalog == catalog and registered.lower() == name.lower()
 
 
 def _check_catalog(resolution: Resolution) -> None:

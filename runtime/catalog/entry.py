@@ -26,6 +26,8 @@ SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 _SPARK_VERSION: Final = "3.5.0"
 """The version of Spark whose form of a schema the parameters have."""
 _SPARK_PREFIX: Final = "spark.sql."
+_PROVIDER: Final = "spark.sql.sources.provider"
+_INPUT_FORMATS: Final = "org.apache.hudi."
 _PART_LENGTH: Final = 4000
 # Avro has no type of 8 or 16 bits, so both are int in the schema of a table.
 _SPARK_NAMES: Final = {"tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "long"}
@@ -63,6 +65,16 @@ class CatalogTable:
     def was_changed_by_others(self) -> bool:
         """True if the definition is not the one that parquetry wrote last."""
         return self.parameters.get(DEFINITION, definition_digest(self)) != definition_digest(self)
+
+    @property
+    def other_format(self) -> str | None:
+        """What says that the entry is not that of a Hudi table, such as ``table_type=ICEBERG``, or None."""
+        kind, provider = self.parameters.get("table_type", ""), self.parameters.get(_PROVIDER, "hudi")
+        if kind.upper() in ("ICEBERG", "DELTA"):
+            return f"table_type={kind}"
+        if provider.lower() != "hudi":
+            return f"{_PROVIDER}={provider}"
+        return None if self.input_format.startswith(_INPUT_FORMATS) else f"input format '{self.input_format}'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +187,7 @@ def spark_parameters(columns: Sequence[Column], partition_by: Sequence[str]) -> 
     text = json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False, separators=(",", ":"))
     parts = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
     parameters = {
-        "spark.sql.sources.provider": "hudi",
+        _PROVIDER: "hudi",
         "spark.sql.create.version": _SPARK_VERSION,
         "spark.sql.sources.schema.numParts": str(len(parts)),
     }

@@ -67,7 +67,7 @@ def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = 
         drops: Whether partitions without files are removed from the catalog.
 
     Raises:
-        CatalogError: If the catalog fails, or if another table has the name.
+        CatalogError: If the catalog fails, or if another table or another format has the name.
         UnsupportedTableError: If the path of a partition does not have a value for each key.
     """
     stored, timeline = catalog.table(), table.timeline()
@@ -151,6 +151,13 @@ def _check_same_table(catalog: Catalog, stored: CatalogTable, wanted: CatalogTab
             place=catalog.place,
             found=Value.uri(stored.location),
             expected=Value.uri(wanted.location),
+        )
+    if (found := stored.other_format) is not None:
+        raise CatalogError(
+            "{place} is not the entry of a Hudi table ({found}); remove that entry from the catalog, or "
+            "declare another database or catalog",
+            place=catalog.place,
+            found=found,
         )
 
 

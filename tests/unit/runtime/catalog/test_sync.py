@@ -237,6 +237,27 @@ def test_the_entry_of_another_table_is_refused(table, glue, tmp_path) -> None:
         sync(other.handle, glue, restores=True)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "storage", "found"),
+    [
+        ({"table_type": "ICEBERG"}, {}, "table_type=ICEBERG"),
+        ({"spark.sql.sources.provider": "delta"}, {}, "provider=delta"),
+        ({}, {"InputFormat": "org.apache.hadoop.mapred.TextInputFormat"}, "TextInputFormat"),
+    ],
+)
+def test_the_entry_of_another_format_is_refused(table, glue, parameters, storage, found) -> None:
+    table.upsert(rows("a"))
+    sync(table.handle, glue, restores=False)
+    change_entry(
+        glue,
+        lambda entry: (entry["Parameters"].update(parameters), entry["StorageDescriptor"].update(storage)),
+    )
+    before = stored(glue)
+    with pytest.raises(CatalogError, match=f"lake: .* is not the entry of a Hudi table .*{found}.*; remove"):
+        sync(table.handle, glue, restores=True)
+    assert stored(glue) == before
+
+
 def test_commits_that_left_the_timeline_are_read_from_the_archive(tmp_path, glue, on_each_version) -> None:
     table = make_table(tmp_path / "t", keep_commits=1, archive_keep_commits=2, table_version=on_each_version)
     table.upsert(rows("a"))
