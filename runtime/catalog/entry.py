@@ -147,6 +147,11 @@ def same_location(one: str, other: str) -> bool:
     return _plain_location(one) == _plain_location(other)
 
 
+def is_below(location: str, folder: str) -> bool:
+    """Return whether a URI names a place below a folder, however catalogs spell the two."""
+    return _plain_location(location).startswith(f"{_plain_location(folder)}/")
+
+
 def same_columns(some: Sequence[CatalogColumn], others: Sequence[CatalogColumn]) -> bool:
     """Return whether two lists of columns are equal as catalogs compare them."""
     return list(_plain_columns(some)) == list(_plain_columns(others))

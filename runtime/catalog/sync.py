@@ -20,6 +20,7 @@ from parquetry.runtime.catalog.entry import (
     CatalogTable,
     catalog_table,
     differences,
+    is_below,
     merged,
     same_columns,
     same_location,
@@ -64,7 +65,7 @@ def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = 
         catalog: The entry of the table.
         restores: Whether a definition that others changed is replaced by that of the table. If False, it
             stays, and the result has a warning.
-        drops: Whether partitions without files are removed from the catalog.
+        drops: Whether partitions without files are removed from the catalog, if they lie in the table.
 
     Raises:
         CatalogError: If the catalog fails, or if another table or another format has the name.
@@ -174,13 +175,16 @@ def _sync_partitions(
     """Register the partitions that are missing, and update those that differ."""
     if not wanted.partition_keys:
         return result
-    written = None if drops else _written_since(timeline, stored.last_sync)
-    paths = _live_partitions(table, timeline) if written is None else sorted(written)
-    expected = {part.values: part for part in (_partition(table, wanted, path) for path in paths)}
     found: dict[KeyValues, CatalogPartition] = {}
     if drops or result.changes:
         found = {part.values: part for part in catalog.every_partition()}
-    elif not result.created:
+    if drops:
+        # Read after the catalog, the timeline has the commits of all partitions registered meanwhile.
+        timeline = table.timeline(timeline)
+    written = None if drops else _written_since(timeline, stored.last_sync)
+    paths = _live_partitions(table, timeline) if written is None else sorted(written)
+    expected = {part.values: part for part in (_partition(table, wanted, path) for path in paths)}
+    if not (drops or result.changes or result.created):
         found = dict(catalog.partitions(expected))
     missing = [part for values, part in expected.items() if values not in found]
     differing = [
@@ -188,7 +192,11 @@ def _sync_partitions(
         for values, old in found.items()
         if not _is_same(old, new := expected.get(values, replace(old, columns=wanted.columns)))
     ]
-    gone = [values for values in found if values not in expected] if drops else []
+    gone = [
+        values
+        for values, part in found.items()
+        if drops and values not in expected and is_below(part.location, wanted.location)
+    ]
     catalog.add(wanted, missing)
     catalog.update(wanted, differing)
     catalog.drop(gone)

@@ -121,6 +121,31 @@ def test_partitions_without_files_are_dropped_on_demand_alone(table, glue, tmp_p
     assert list((tmp_path / "t" / "p=b").glob("*.parquet"))
 
 
+def test_a_partition_that_another_sync_registers_meanwhile_is_not_dropped(table, glue) -> None:
+    table.upsert(rows("a"))
+    sync(table.handle, glue, restores=False)
+    read = glue.every_partition
+
+    def meanwhile():
+        glue.every_partition = read
+        table.upsert(rows("b"))
+        sync(table.handle, glue, restores=False)
+        return read()
+
+    glue.every_partition = meanwhile
+    assert sync(table.handle, glue, restores=True, drops=True).partitions_dropped == 0
+    assert registered(glue).keys() == {("a",), ("b",)}
+
+
+def test_a_partition_in_another_folder_is_not_dropped(table, glue, tmp_path) -> None:
+    table.upsert(rows("a"))
+    sync(table.handle, glue, restores=False)
+    (known,) = glue.every_partition()
+    glue.add(glue.table(), [replace(known, values=("x",), location=f"file:{tmp_path}/t2/p=x")])
+    assert sync(table.handle, glue, restores=True, drops=True).partitions_dropped == 0
+    assert registered(glue).keys() == {("a",), ("x",)}
+
+
 def evolve(table: SmallTable, *columns: Column) -> None:
     """Apply a spec with these columns."""
     spec = replace(table.handle.spec, columns=columns)
