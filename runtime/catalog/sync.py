@@ -181,7 +181,7 @@ def _sync_partitions(
     if drops:
         # Read after the catalog, the timeline has the commits of all partitions registered meanwhile.
         timeline = table.timeline(timeline)
-    written = None if drops else _written_since(timeline, stored.last_sync)
+    written = None if drops else _written_since(table, timeline, stored.last_sync)
     paths = _live_partitions(table, timeline) if written is None else sorted(written)
     expected = {part.values: part for part in (_partition(table, wanted, path) for path in paths)}
     if not (drops or result.changes or result.created):
@@ -218,8 +218,8 @@ def _live_partitions(table: TableHandle, timeline: Timeline) -> list[str]:
     return [partition for partition in view.partitions() if view.slices(partition)]
 
 
-def _written_since(timeline: Timeline, since: str | None) -> frozenset[str] | None:
-    """Return the partitions that writes after an instant wrote to, or None if that cannot be known.
+def _written_since(table: TableHandle, timeline: Timeline, since: str | None) -> frozenset[str] | None:
+    """Return the partitions with files that writes after an instant wrote to, or None if that is not known.
 
     If some of these writes are archived, the archive is read. It is complete if it has the instant itself.
     """
@@ -233,12 +233,15 @@ def _written_since(timeline: Timeline, since: str | None) -> frozenset[str] | No
             return None
         commits = {**archived, **commits}
     found: set[str] = set()
+    shrunk: set[str] = set()
     for _, metadata in sorted(commits.items()):
         if metadata.operation in SCHEMA_PRESERVING_OPERATIONS:
             continue
         written = {partition for partition, stats in metadata.stats.items() if stats}
-        found = (found - metadata.replaced.keys()) | written
-    return frozenset(found)
+        found |= written
+        shrunk = (shrunk | metadata.replaced.keys()) - written
+    view = table.view(timeline)
+    return frozenset(path for path in found if path not in shrunk or view.slices(path))
 
 
 def _archived_since(timeline: Timeline, since: str) -> Mapping[str, CommitMetadata] | None:

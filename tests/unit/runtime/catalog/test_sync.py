@@ -12,6 +12,7 @@ from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.catalog.glue import READ_ONLY_FIELDS
 from parquetry.runtime.catalog.sync import sync
 from parquetry.runtime.errors import CatalogError
+from parquetry.runtime.services.accepted_loss import accept_loss
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.job import Requirements
@@ -108,6 +109,18 @@ def test_a_partition_that_is_deleted_again_is_not_registered(table, glue) -> Non
     table.delete_partition("p=x")
     sync(table.handle, glue, restores=False)
     assert registered(glue).keys() == {("a",)}
+
+
+def test_a_new_partition_of_which_a_file_was_lost_is_registered(table, glue) -> None:
+    table.upsert(rows("a"))
+    sync(table.handle, glue, restores=False)
+    table.insert(rows("x"))
+    table.insert({"other": (2, "x")})
+    lost = table.handle.view(table.handle.timeline()).slices("p=x")[0]
+    table.store.delete(lost.path)
+    assert accept_loss(table.handle, timing=FAST).groups_replaced == 1
+    assert sync(table.handle, glue, restores=False).partitions_added == 1
+    assert registered(glue).keys() == {("a",), ("x",)}
 
 
 def test_partitions_without_files_are_dropped_on_demand_alone(table, glue, tmp_path) -> None:
