@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from parquetry.runtime.spec.codec import digest_of
@@ -25,7 +25,8 @@ SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 
 _SPARK_VERSION: Final = "3.5.0"
 """The version of Spark whose form of a schema the parameters have."""
-_SPARK_PREFIX: Final = "spark.sql."
+_SPARK_PREFIXES: Final = ("spark.sql.sources.", "spark.sql.create.version")
+"""Those of Spark's parameters that describe a table; others are statistics, which ANALYZE TABLE keeps."""
 _PROVIDER: Final = "spark.sql.sources.provider"
 _INPUT_FORMATS: Final = "org.apache.hudi."
 _PART_LENGTH: Final = 4000
@@ -79,11 +80,15 @@ class CatalogTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogPartition:
-    """A registered partition: the values of its keys, its folder, and the columns that it is read with."""
+    """A registered partition: the values of its keys, its folder, and the columns that it is read with.
+
+    ``parameters`` are those that other programs keep in it, such as statistics.
+    """
 
     values: tuple[str, ...]
     location: str
     columns: tuple[CatalogColumn, ...]
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 def catalog_table(columns: Sequence[Column], partition_by: Sequence[str], location: str) -> CatalogTable:
@@ -128,7 +133,9 @@ def differences(stored: CatalogTable, wanted: CatalogTable) -> tuple[str, ...]:
 
 def merged(stored: CatalogTable, wanted: CatalogTable) -> CatalogTable:
     """Return the wanted entry with the parameters that other programs keep in the stored one."""
-    others = {name: value for name, value in stored.parameters.items() if not name.startswith(_SPARK_PREFIX)}
+    others = {
+        name: value for name, value in stored.parameters.items() if not name.startswith(_SPARK_PREFIXES)
+    }
     return replace(
         wanted,
         parameters={**others, **wanted.parameters},
@@ -167,7 +174,7 @@ def _definition(entry: CatalogTable) -> Iterator[tuple[str, Any]]:
         yield part, [name for name, _, _ in _plain_columns(columns)]
         yield from ((f"{part}.{name}", [kind, text]) for name, kind, text in _plain_columns(columns))
     for name, value in entry.parameters.items():
-        if name.startswith(_SPARK_PREFIX) or name == "EXTERNAL":
+        if name.startswith(_SPARK_PREFIXES) or name == "EXTERNAL":
             yield f"parameters.{name}", value
     for name in ("hoodie.query.as.ro.table", "serialization.format"):
         yield f"serde_parameters.{name}", entry.serde_parameters.get(name)

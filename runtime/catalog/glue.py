@@ -235,6 +235,7 @@ def _partition(partition: Mapping[str, Any]) -> CatalogPartition:
         values=tuple(partition["Values"]),
         location=storage.get("Location", ""),
         columns=_columns(storage.get("Columns", ())),
+        parameters=partition.get("Parameters", {}),
     )
 
 
@@ -251,7 +252,11 @@ def _partition_input(entry: CatalogTable, partition: CatalogPartition) -> dict[s
         "SerializationLibrary": entry.serde,
         "Parameters": {**entry.serde_parameters, "path": partition.location},
     }
-    return {"Values": list(partition.values), "StorageDescriptor": {**storage, "SerdeInfo": serde}}
+    return {
+        "Values": list(partition.values),
+        "Parameters": dict(partition.parameters),
+        "StorageDescriptor": {**storage, "SerdeInfo": serde},
+    }
 
 
 def _storage_input(entry: CatalogTable, location: str, columns: Sequence[CatalogColumn]) -> dict[str, Any]:

@@ -190,7 +190,10 @@ def _sync_partitions(
     differing = [
         new
         for values, old in found.items()
-        if not _is_same(old, new := expected.get(values, replace(old, columns=wanted.columns)))
+        if not _is_same(
+            old,
+            new := replace(old, location=expected.get(values, old).location, columns=wanted.columns),
+        )
     ]
     gone = [
         values

@@ -244,6 +244,22 @@ def test_what_others_keep_in_the_entry_stays(table, glue) -> None:
     assert stored(glue)["Owner"] == "ann"
 
 
+def test_statistics_that_spark_keeps_stay(table, glue) -> None:
+    table.upsert(rows("a"))
+    sync(table.handle, glue, restores=False)
+    size = {"spark.sql.statistics.totalSize": "17"}
+    change_entry(glue, lambda entry: entry["Parameters"].update(size))
+    assert not glue.table().was_changed_by_others
+    (part,) = glue.every_partition()
+    glue.update(glue.table(), [replace(part, parameters=size)])
+    assert sync(table.handle, glue, restores=True).changes == ()
+    evolve(table, *COLUMNS, Column(name="price", type="double"))
+    assert sync(table.handle, glue, restores=True).partitions_updated == 1
+    (part,) = glue.every_partition()
+    assert part.parameters == size
+    assert size.items() <= stored(glue)["Parameters"].items()
+
+
 def change_entry(glue: CountedGlue, change) -> None:
     """Change the entry as another program does."""
     entry = {key: value for key, value in stored(glue).items() if key not in READ_ONLY_FIELDS}
