@@ -1,7 +1,8 @@
 """The deletion of partitions that retention no longer keeps, by the day in their partition path.
 
-A partition is aged against the newest day of the table that is not to come. So a clock that is ahead deletes
-nothing early, nor does a row of a far day, and a table without new data loses nothing more.
+A partition is aged against the newest day of the table that has live files and is not to come. So a clock
+that is ahead deletes nothing early, nor does a row of a far day, and a table without new data loses nothing
+more.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from parquetry.message import PARTITION_FIELD, Message, Text, Value
+from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.layout.skipping.predicate import Bounds
 from parquetry.runtime.services.retention import retention_of
@@ -21,7 +23,6 @@ from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 from parquetry.runtime.spec.table_spec import PartitionRetention
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.table.partition_bounds import PartitionBounds
-from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.write.partition_deletion import delete_partitions
 
@@ -89,7 +90,8 @@ def delete_expired_partitions(table: TableHandle, *, timing: Timing = DEFAULT_TI
 def expired_partitions(table: TableHandle) -> PartitionExpiry:
     """Return the partitions that :func:`delete_expired_partitions` would delete now; nothing is written.
 
-    Without a rule for partitions there are none. Only folders with an expired day are listed.
+    Without a rule for partitions there are none. Folders without live files, such as those of writes that
+    were rolled back, count as no partitions.
     """
     rule = retention_of(table).partitions
     if rule is None:
@@ -97,16 +99,15 @@ def expired_partitions(table: TableHandle) -> PartitionExpiry:
     timeline = table.timeline()
     view = table.view(timeline)
     bounds = PartitionBounds(table, column_types(table.effective_spec(timeline).columns))
-    days = {path: day_of(bounds.of(path).get(rule.column)) for path in view.partitions()}
+    partitions = [_with_size(path, slices) for path in view.partitions() if (slices := view.slices(path))]
+    days = {each.partition: day_of(bounds.of(each.partition).get(rule.column)) for each in partitions}
     today = _EPOCH + dt.timedelta(days=table.store.now_ms() // 1000 // _DAY_SECONDS)
     first = first_kept_day([day for day in days.values() if day is not None], rule, today=today)
-    old = [path for path, day in days.items() if day is not None and first is not None and day < first]
-    expired = _with_files(view, old)
-    others = len(days) - len(old)
+    old = {path for path, day in days.items() if day is not None and first is not None and day < first}
     return PartitionExpiry(
-        partitions=expired,
+        partitions=tuple(each for each in partitions if each.partition in old),
         unread=tuple(path for path, day in days.items() if day is None),
-        withheld=too_many(len(expired), others + len(expired), rule),
+        withheld=too_many(len(old), len(partitions), rule),
     )
 
 
@@ -156,14 +157,8 @@ def too_many(expired: int, partitions: int, rule: PartitionRetention) -> Message
     )
 
 
-def _with_files(view: FileSystemView, partitions: Sequence[str]) -> tuple[ExpiredPartition, ...]:
-    """Return the partitions that have live files."""
-    view.list_partitions(partitions)
-    found = ((path, view.slices(path)) for path in partitions)
-    return tuple(
-        ExpiredPartition(
-            partition=path, files=len(slices), size_bytes=sum(part.size_bytes for part in slices)
-        )
-        for path, slices in found
-        if slices
+def _with_size(partition: str, slices: Sequence[FileSlice]) -> ExpiredPartition:
+    """Return a partition with the number and size of its live files."""
+    return ExpiredPartition(
+        partition=partition, files=len(slices), size_bytes=sum(part.size_bytes for part in slices)
     )

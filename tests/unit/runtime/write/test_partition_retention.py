@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
 from parquetry.message import in_full
 from parquetry.runtime.layout.skipping.predicate import Bounds
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spec.table_spec import PartitionRetention
 from parquetry.runtime.write.partition_retention import (
@@ -108,6 +110,20 @@ def test_too_many_expired_partitions_are_kept_with_the_reason(tmp_path):
     assert (len(withheld.partitions), withheld.deleted) == (4, ())
     assert "4 of 7 partitions have expired" in in_full(withheld.warnings[0])
     assert len(rows_of(tmp_path / "t")) == 7
+
+
+def test_a_folder_without_files_is_neither_the_newest_day_nor_a_partition(tmp_path):
+    table = make_table(tmp_path / "t", partitions=replace(TEN_DAYS, at_most=0.5))
+    days = ["2020-01-01", "2020-01-09", "2020-01-20"]
+    table.insert({day: (1, day) for day in days})
+    table.delete_partition("p=2020-01-09")
+    rollback(table.handle, table.insert({"bad": (1, "2020-03-01")}).instant, timing=FAST)
+    view = table.handle.view(table.handle.timeline())
+    assert [path.rpartition("=")[2] for path in view.partitions()] == [*days, "2020-03-01"]
+    expiry = expired_partitions(table.handle)
+    assert [each.partition for each in expiry.deleted] == ["p=2020-01-01"]
+    table.insert({"old": (1, "2020-01-02")})
+    assert "2 of 3 partitions have expired" in in_full(expired_partitions(table.handle).warnings[0])
 
 
 def test_without_a_rule_no_partition_expires(tmp_path):
