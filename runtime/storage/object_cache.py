@@ -29,6 +29,8 @@ class ObjectCache:
     def put(self, path: str, etag: str, content: bytes) -> None:
         """Keep the content of that version of the object, unless it has more than 16 MiB."""
         self._contents.pop(path, None)
+        if len(content) > _MOST_BYTES:
+            return
         # Threads share the cache. A copy of the dictionary does not change while it is read.
         others = [(other, len(kept)) for other, (_, kept) in self._contents.copy().items()]
         excess = sum(size for _, size in others) + len(content) - _MOST_BYTES
@@ -37,5 +39,4 @@ class ObjectCache:
                 break
             self._contents.pop(other, None)
             excess -= size
-        if excess <= 0:
-            self._contents[path] = etag, content
+        self._contents[path] = etag, content

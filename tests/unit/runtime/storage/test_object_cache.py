@@ -30,6 +30,7 @@ def test_the_first_contents_are_dropped_when_there_are_16_mib():
     assert [number for number in range(17) if cache.get(f"{number}", "1")] == list(range(1, 17))
     cache.put("large", "1", bytes(17 * MIB))
     assert cache.get("large", "1") is None
+    assert cache.get("16", "1") is not None
 
 
 def test_a_pickled_cache_is_empty():
