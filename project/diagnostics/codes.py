@@ -463,8 +463,8 @@ _ALL = (
         "PQ509",
         "No days to keep partitions by",
         "retention.partitions deletes partitions by the day in a partition column: a date, a timestamp, a "
-        "number as yyyymmdd, or a text as yyyy-mm-dd. It keeps them for a day at least.",
-        "Name a partition column of such a type, and keep at least 1d.",
+        "number as yyyymmdd, or a text as yyyy-mm-dd. It keeps them for whole days, at least one.",
+        "Name a partition column of such a type, and keep whole days, at least 1d.",
     ),
     _code(
         "PQ601",

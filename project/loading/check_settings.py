@@ -7,6 +7,7 @@ import re
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution
 from parquetry.project.readers.effects import READERS_PATH, effects
+from parquetry.project.validation.units import DAY_SECONDS, duration_seconds
 from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.rules import type_of
 from parquetry.runtime.spec.table_spec import (
@@ -176,7 +177,7 @@ def _check_retention(resolution: Resolution) -> None:
 
 
 def _check_partition_retention(resolution: Resolution) -> None:
-    """Report a rule for partitions whose column has no days, or that keeps less than a day."""
+    """Report a rule for partitions whose column has no days, or that keeps parts of a day."""
     spec = resolution.table.spec
     rule = spec.retention.partitions
     if rule is None or not resolution.columns_known or not resolution.intact("partition_by", "columns"):
@@ -189,10 +190,12 @@ def _check_partition_retention(resolution: Resolution) -> None:
     elif kind is not None and str(kind) not in DAY_TYPES:
         summary = f"{rule.column} is {kind}, and has no days"
         resolution.report("PQ509", summary, path, f"name a column of type {', '.join(DAY_TYPES)}")
-    if rule.keep_days < 1:
-        resolution.report(
-            "PQ509", "partitions are kept for less than a day", "retention.partitions.keep", "keep 1d or more"
-        )
+    path = "retention.partitions.keep"
+    seconds = duration_seconds(resolution.table.declared(path))
+    if seconds == 0 or seconds % DAY_SECONDS:
+        summary = f"{resolution.table.declared(path)} is no number of whole days"
+        days = max(1, -(-seconds // DAY_SECONDS))
+        resolution.report("PQ509", summary, path, f"keep {days}d, or another number of whole days")
 
 
 def _check_files(resolution: Resolution) -> None:

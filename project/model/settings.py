@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from parquetry.project.model.resolved import (
     Budget,
 )
 from parquetry.project.validation.definitions import Kind, built_in
-from parquetry.project.validation.units import duration_seconds, size_bytes
+from parquetry.project.validation.units import DAY_SECONDS, duration_seconds, size_bytes
 from parquetry.runtime.spec.clustering import (
     ENCRYPT,
     ClusteringScope,
@@ -41,8 +41,6 @@ from parquetry.runtime.spec.table_spec import (
     TextEncodings,
     Ties,
 )
-
-_DAY_SECONDS: Final = 86_400
 
 
 @cache
@@ -130,7 +128,7 @@ def _partition_retention(value: Mapping[str, Any]) -> PartitionRetention:
     """Return the rule that decides which partitions stay, in whole days."""
     return PartitionRetention(
         column=value["column"],
-        keep_days=duration_seconds(value["keep"]) // _DAY_SECONDS,
+        keep_days=duration_seconds(value["keep"]) // DAY_SECONDS,
         at_most=float(value.get("at_most", 0.1)),
     )
 

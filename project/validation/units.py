@@ -16,7 +16,8 @@ _BYTES = {
     "GiB": 1 << 30,
     "TiB": 1 << 40,
 }
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+DAY_SECONDS = 86_400
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 604_800}
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z]+)")
 _DURATION = re.compile(r"([0-9]{1,9})(\w)")
 _SPELLINGS = {unit.lower(): unit for unit in _BYTES} | {
