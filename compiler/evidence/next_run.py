@@ -91,6 +91,18 @@ def next_partition_expiry(observation: Observation) -> PartitionExpiry | None:
     return None if found == PartitionExpiry() else found
 
 
+def new_partition_expiry(observation: Observation, declared: TableSpec) -> PartitionExpiry | None:
+    """Return the partitions that a run would delete if the declared rule for them were applied.
+
+    Return None if the rule is applied, or if it keeps all of them.
+    """
+    applied = observation.handle.spec if observation.is_applied else None
+    if applied is not None and applied.retention.partitions == declared.retention.partitions:
+        return None
+    found = retry_stale(expired_partitions)(observation.handle, policy=declared.retention)
+    return None if found == PartitionExpiry() else found
+
+
 def _due_source(
     handle: TableHandle | None,
     source: Source,

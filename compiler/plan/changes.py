@@ -91,6 +91,7 @@ _PLUGGABLE = {
     "clustering.execution.strategy": EXECUTION_STRATEGIES,
 }
 _ONE_LOCK = "every program that writes the table must take this lock"
+_DELETES_PARTITIONS = "the next run deletes the partitions that this rule no longer keeps"
 META_COLUMNS_PATH = "files.meta_columns"
 _FLOATING = frozenset({"float", "double"})
 _LOST_WITHOUT_KEYS = "Hudi's incremental queries and its Bloom index"
@@ -250,6 +251,8 @@ def _classified(  # noqa: PLR0911 - a case, an answer
         return _meta_columns_change(MetaColumns(old), MetaColumns(new))
     if any(_is_plugin(path, value) for value in (old, new)):
         return EXECUTES, ChangeClass.EXECUTES, "it names an installed plug-in, whose code is executed"
+    if path.startswith("retention.partitions.") and new is not None:
+        return "SC201", ChangeClass.POLICY, _DELETES_PARTITIONS
     if path.split(".", 1)[0] in _METADATA:
         return "SC101", ChangeClass.METADATA, None
     code, reason = ("SC202", _ONE_LOCK) if path == "locks" else ("SC201", None)

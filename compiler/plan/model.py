@@ -63,9 +63,9 @@ class Change:
     """One field that differs between the declared spec and the applied one.
 
     ``origin`` is the position of the declaration as ``file:line:column``. ``live`` is the value in the live
-    table. ``reason`` says why a change breaks or executes, what a changed table version means for readers, or
-    why a change exists that no spec declares.
-    ``allowed`` is the reason of the allow entry that permits a breaking or executing change.
+    table. ``reason`` says why a change breaks or executes, what a changed table version means for readers,
+    what a run deletes by it, or why a change exists that no spec declares. ``allowed`` is the reason of the
+    allow entry that permits a breaking or executing change.
     """
 
     path: str
@@ -235,6 +235,7 @@ class Evidence:
         unchecked_sql: The paths of SQL that no ``run`` has executed yet, by table that changes. Only Spark
             knows if its functions exist and its types fit.
         sources: The new and changed sources of tables that change, with the files that they add.
+        expiring: The partitions that the next run after `apply` deletes by a new or changed rule, by table.
         costs: The costs of all tables with figures, if the target has prices.
         warnings: Findings that block nothing.
         drift: The changes that other programs made to the tables.
@@ -254,6 +255,7 @@ class Evidence:
     excluded: Mapping[str, ExcludedFiles] | None = None
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: Mapping[str, tuple[DueSource, ...]] = field(default_factory=dict)
+    expiring: Mapping[str, PartitionExpiry] | None = field(default=None, metadata=OMIT_EMPTY)
     costs: PlanCosts | None = field(default=None, metadata=OMIT_EMPTY)
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()

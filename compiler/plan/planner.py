@@ -24,6 +24,7 @@ from parquetry.compiler.evidence.model import (
 from parquetry.compiler.evidence.money import PlanCosts, PlanPrices, plan_costs
 from parquetry.compiler.evidence.next_run import (
     due_sources,
+    new_partition_expiry,
     new_sources,
     next_deletions,
     next_partition_expiry,
@@ -143,6 +144,10 @@ def plan_workspace(
         evidence,
         options=_options(workspace, intent),
         sources=_new_sources(workspace, intent, live),
+        expiring=live.cleared_by_table(
+            {name: entry.expiry for name, entry in planned.items() if entry.expiry is not None}
+        )
+        or None,
         costs=None if prices is None else _costs(intent, evidence, prices),
     )
     return plan_of(intent, evidence)
@@ -254,12 +259,14 @@ class _PlannedTable:
         outcome: The action or refusal, None if the table needs nothing.
         observation: The live table that was compared, None if there is none or it cannot be used.
         measured: The figures of a table that changes.
+        expiry: The partitions that the next run deletes by a new or changed rule, None without one.
     """
 
     table: ResolvedTable
     outcome: TableAction | Blocked | None
     observation: Observation | None = None
     measured: MeasuredTable | None = None
+    expiry: PartitionExpiry | None = None
 
 
 def _compared(workspace: Workspace, table: ResolvedTable, live: _LiveTables) -> _PlannedTable:
@@ -304,9 +311,10 @@ def _completed(workspace: Workspace, compared: _PlannedTable, prices: PlanPrices
             budget_bytes=workspace.project.target.budget.services_bytes,
             prices=prices,
         )
+        expiry = new_partition_expiry(observation, table.spec)
     except (UnsupportedTableError, CorruptTableError) as error:
         return replace(compared, outcome=refuse_unusable(table, error))
-    return replace(compared, outcome=outcome, measured=measured)
+    return replace(compared, outcome=outcome, measured=measured, expiry=expiry)
 
 
 def _intent(

@@ -20,7 +20,7 @@ from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.layout.skipping.predicate import Bounds
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
-from parquetry.runtime.spec.table_spec import PartitionRetention
+from parquetry.runtime.spec.table_spec import PartitionRetention, RetentionPolicy
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.table.partition_bounds import PartitionBounds
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -87,13 +87,15 @@ def delete_expired_partitions(table: TableHandle, *, timing: Timing = DEFAULT_TI
 
 
 @with_masked_failures
-def expired_partitions(table: TableHandle) -> PartitionExpiry:
+def expired_partitions(table: TableHandle, *, policy: RetentionPolicy | None = None) -> PartitionExpiry:
     """Return the partitions that :func:`delete_expired_partitions` would delete now; nothing is written.
+
+    With ``policy`` they are those that it would delete if that policy were applied.
 
     Without a rule for partitions there are none. Folders without live files, such as those of writes that
     were rolled back, count as no partitions.
     """
-    rule = retention_of(table).partitions
+    rule = (retention_of(table) if policy is None else policy).partitions
     if rule is None:
         return PartitionExpiry()
     timeline = table.timeline()

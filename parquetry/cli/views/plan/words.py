@@ -106,8 +106,10 @@ def steps_line(action: TableAction) -> str:
 
 
 def run_lines(action: TableAction, plan: PlanDocument) -> list[str]:
-    """Return lines about the next run: files from new sources, and SQL that only Spark checks."""
+    """Return lines about the next run: files from new sources, partitions that go, and SQL for Spark."""
     lines = [f"ingest {ingest_text(source)}" for source in plan.evidence.sources.get(action.table, ())]
+    if (expiry := (plan.evidence.expiring or {}).get(action.table)) is not None:
+        lines += [f"next run: {text}" for text in expiry_lines(expiry)]
     paths = plan.evidence.unchecked_sql.get(action.table, ())
     return [*lines, f"only Spark checks functions and types, in run: {', '.join(paths)}"] if paths else lines
 

@@ -108,14 +108,25 @@ def test_the_plan_names_the_partitions_that_the_run_then_deletes(tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
     (folder.root / "tables/orders.yml").unlink()
     rule = {"column": "p", "keep": "10d", "at_most": 0.5}
-    folder.write("tables/events.yml", {**EVENTS, "retention": {"partitions": rule}})
-    workspace = folder.workspace()
-    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    folder.write("tables/events.yml", EVENTS)
+    assert apply_plan(plan_workspace(folder.workspace(), now_ms=NOW), folder.workspace()).failure is None
     table = SmallTable(open_store(folder.root / "warehouse/events"), timing=FAST)
     table.insert({day: (1, day) for day in ("2020-01-01", "2020-01-25", "2020-01-30", "x")})
+    folder.write("tables/events.yml", {**EVENTS, "retention": {"partitions": rule}})
+    workspace = folder.workspace()
+    plan = plan_workspace(workspace, now_ms=NOW)
+    assert [each.partition for each in plan.evidence.expiring["events"].deleted] == ["p=2020-01-01"]
+    assert decode(encode(plan), name="plan.json") == plan
+    Draft202012Validator(answer_schema("plan")).validate(PlanView().json(plan))
+    for text in (PlanView().text(plan, Paint(enabled=False)), render_markdown(plan, max_bytes=60_000)):
+        flat = " ".join(text.split())
+        assert "next run: deletes 1 expired partition with 1 file" in flat
+        assert "the next run deletes the partitions that this rule no longer keeps" in flat
+    assert apply_plan(plan, workspace).failure is None
     before = files_of(folder)
     plan = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
     assert files_of(folder) == before
+    assert plan.evidence.expiring is None
     assert decode(encode(plan), name="plan.json") == plan
     Draft202012Validator(answer_schema("plan")).validate(PlanView().json(plan))
     for text in (PlanView().text(plan, Paint(enabled=False)), render_markdown(plan, max_bytes=60_000)):
