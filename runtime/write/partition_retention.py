@@ -146,15 +146,18 @@ def first_kept_day(days: Collection[dt.date], rule: PartitionRetention, *, today
 
 def too_many(expired: int, partitions: int, rule: PartitionRetention) -> Message | None:
     """Return the reason why so many partitions are not deleted at once, or None. One always may go."""
-    if expired <= max(1, int(partitions * rule.at_most)):
+    if expired <= 1 or expired / partitions <= rule.at_most:
         return None
+    # Rounded up to hundredths.
+    needed = -(-expired * 100 // partitions) / 100
     return Message(
         "{expired} of {partitions} partitions have expired, and retention.partitions.at_most lets "
-        "{at_most} of them go at once, so none is deleted; check their days, then raise at_most, or delete "
-        "the oldest with {call}",
+        "{at_most} of them go at once, so none is deleted; check their days, then raise at_most to {needed} "
+        "until a run has deleted them, or delete the oldest with {call}",
         expired=expired,
         partitions=partitions,
         at_most=str(rule.at_most),
+        needed=str(needed),
         call="Table.delete_partition",
     )
 

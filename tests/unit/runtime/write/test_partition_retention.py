@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import replace
 
 import pytest
@@ -70,11 +71,25 @@ def test_a_day_that_is_to_come_makes_nothing_older():
 
 @pytest.mark.parametrize(
     ("expired", "partitions", "at_most", "is_withheld"),
-    [(1, 2, 0.1, False), (1, 1, 0.0, False), (2, 19, 0.1, True), (2, 20, 0.1, False), (3, 20, 0.1, True)],
+    [
+        (1, 2, 0.1, False),
+        (1, 1, 0.0, False),
+        (2, 19, 0.1, True),
+        (2, 20, 0.1, False),
+        (3, 20, 0.1, True),
+        (29, 100, 0.29, False),
+    ],
 )
 def test_more_than_a_share_does_not_go_at_once(expired, partitions, at_most, is_withheld):
     rule = PartitionRetention(column="p", keep_days=1, at_most=at_most)
     assert (too_many(expired, partitions, rule) is not None) == is_withheld
+
+
+@pytest.mark.parametrize(("expired", "partitions"), [(2, 10), (29, 100), (57, 100), (2, 3), (7, 7)])
+def test_the_named_share_lets_the_expired_partitions_go(expired, partitions):
+    rule = PartitionRetention(column="p", keep_days=7, at_most=0.1)
+    named = re.search(r"raise at_most to ([0-9.]+) until", in_full(too_many(expired, partitions, rule)))
+    assert too_many(expired, partitions, replace(rule, at_most=float(named[1]))) is None
 
 
 def test_expired_partitions_go_in_one_commit_and_savepoints_keep_their_rows(tmp_path):
