@@ -186,9 +186,12 @@ def _clean(
         named = files_still_named(table)
 
         def unnamed(timeline: Timeline) -> Expiry | None:
-            return without_files(find_expired(timeline), named)
+            found = find_expired(timeline)
+            return None if found is None else without_files(found, named, timeline)
 
-        instant, count = _delete_expired(table, timeline, without_files(expiry, named), unnamed, timing)
+        instant, count = _delete_expired(
+            table, timeline, without_files(expiry, named, timeline), unnamed, timing
+        )
         deleted += count
         if expiry.limits.earliest is not None:
             expire_published(table, expiry.limits.earliest)

@@ -83,16 +83,24 @@ def plan_expiry(view: FileSystemView, limits: Horizon, partitions: Iterable[str]
     return Expiry(limits=limits, files=files)
 
 
-def without_files(expiry: Expiry | None, kept: Collection[str]) -> Expiry | None:
-    """Return the expiry without the files ``kept``; it is partial if one of them had expired."""
-    if expiry is None or not kept:
-        return expiry
+def without_files(expiry: Expiry, kept: Collection[str], timeline: Timeline) -> Expiry:
+    """Return the expiry without the files ``kept``; it is partial if one of them had expired.
+
+    Its limits then retain all writes of the timeline. Hudi's archival would else conclude that all files of
+    replaced groups are deleted, and archive replacecommits whose groups would count as live again.
+    """
     rest = {
         partition: tuple(path for path in paths if path not in kept)
         for partition, paths in expiry.files.items()
     }
     files = {partition: paths for partition, paths in rest.items() if paths}
-    return replace(expiry, files=files, is_partial=expiry.is_partial or files != dict(expiry.files))
+    return expiry if files == dict(expiry.files) else _partial(expiry.limits, files, timeline)
+
+
+def _partial(limits: Horizon, files: Mapping[str, tuple[str, ...]], timeline: Timeline) -> Expiry:
+    """Return an expiry of some of the files, whose limits retain all writes of the timeline."""
+    limits = replace(limits, earliest=None, barrier=timeline.completed_writes[0].time)
+    return Expiry(limits=limits, files=files, is_partial=True)
 
 
 def protected_files(timeline: Timeline) -> frozenset[tuple[str, str]]:
@@ -135,9 +143,7 @@ def superseded_versions(view: FileSystemView, groups: Collection[FileGroupId]) -
         for partition, paths in expiry.files.items()
     }
     files = {partition: paths for partition, paths in kept.items() if paths}
-    # For Hudi's archival, the plan states that file groups that were replaced earlier are deleted.
-    limits = replace(limits, barrier=timeline.completed_writes[0].time)
-    return Expiry(limits=limits, files=files, is_partial=True)
+    return _partial(limits, files, timeline)
 
 
 def _file_id(path: str) -> str:

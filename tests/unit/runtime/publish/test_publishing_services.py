@@ -19,6 +19,7 @@ from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import ForeignTableError
 from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
 from parquetry.runtime.publish.publishing import PublishLag, formats_of, lag_warnings, publish, publish_lag
+from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
@@ -181,6 +182,30 @@ def test_a_clean_keeps_files_of_a_state_that_publishing_could_not_replace(table,
     table.upsert({"a": (7, "x"), "b": (7, "y")})
     clean(table.handle, policy=ONE_COMMIT, timing=table.timing)
     assert len(list(path.rglob("p=*/*.parquet"))) == 4  # of the newest commit and the one before
+
+
+def test_a_clean_that_keeps_replaced_files_retains_their_replacecommit_for_archivals(
+    table, path, monkeypatch
+):
+    table.services = False
+    publish(table.handle, formats_of(table.handle))
+
+    def fail(*_arguments, **_options):
+        raise OSError("no storage")
+
+    monkeypatch.setattr(DeltaLog, "publish", fail)
+    replaced = table.overwrite({"a": (5, "x")}).instant
+    for value in range(3):
+        table.upsert({"b": (value, "y")})
+    result = clean(table.handle, policy=ONE_COMMIT, timing=table.timing)
+    assert sorted_rows(delta_rs(path), COLUMNS) == [("a", 1, "x"), ("b", 2, "y")]
+    assert result.files_deleted > 0
+    # Hudi's archival goes by the plan alone.
+    timeline = table.handle.timeline()
+    assert timeline.cleaner_plan(result.instant).earliest_commit_to_retain <= replaced
+    expected = sorted_rows(read(str(path)), COLUMNS)
+    archive(table.handle, policy=ONE_COMMIT, timing=table.timing)
+    assert sorted_rows(read(str(path)), COLUMNS) == expected
 
 
 def test_a_clean_deletes_nothing_if_it_cannot_find_out_what_the_log_names(table, path):
