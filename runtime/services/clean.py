@@ -183,15 +183,11 @@ def _clean(
         timeline = timeline.reload()
     expiry = find_expired(timeline)
     if expiry is not None and expiry.count > 0:
-        named = files_still_named(table)
 
         def unnamed(timeline: Timeline) -> Expiry | None:
-            found = find_expired(timeline)
-            return None if found is None else without_files(found, named, timeline)
+            return _unnamed(table, timeline, find_expired(timeline))
 
-        instant, count = _delete_expired(
-            table, timeline, without_files(expiry, named, timeline), unnamed, timing
-        )
+        instant, count = _delete_expired(table, timeline, _unnamed(table, timeline, expiry), unnamed, timing)
         deleted += count
         if expiry.limits.earliest is not None:
             expire_published(table, expiry.limits.earliest)
@@ -264,6 +260,16 @@ def _expired_by_policy(
     if not whole_table:
         partitions = partitions_to_check(timeline, limits, read_progress(timeline))
     return plan_expiry(view, limits, view.partitions() if partitions is None else partitions)
+
+
+def _unnamed(table: TableHandle, timeline: Timeline, expiry: Expiry | None) -> Expiry | None:
+    """Publish the table, and return the expiry without the files that its formats name nevertheless.
+
+    The table is published after its expired files were found: what is published before that may name one.
+    """
+    if expiry is None or expiry.count == 0:
+        return expiry
+    return without_files(expiry, files_still_named(table), timeline)
 
 
 def _delete_expired(

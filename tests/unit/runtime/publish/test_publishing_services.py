@@ -18,7 +18,15 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import ForeignTableError
 from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
-from parquetry.runtime.publish.publishing import PublishLag, formats_of, lag_warnings, publish, publish_lag
+from parquetry.runtime.publish.publishing import (
+    PublishLag,
+    files_still_named,
+    formats_of,
+    lag_warnings,
+    publish,
+    publish_lag,
+)
+from parquetry.runtime.services import clean as service
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
@@ -206,6 +214,26 @@ def test_a_clean_that_keeps_replaced_files_retains_their_replacecommit_for_archi
     expected = sorted_rows(read(str(path)), COLUMNS)
     archive(table.handle, policy=ONE_COMMIT, timing=table.timing)
     assert sorted_rows(read(str(path)), COLUMNS) == expected
+
+
+def test_a_clean_that_plans_again_publishes_again(table, path, monkeypatch):
+    table.services = False
+    table.upsert({"a": (6, "x")})
+    named = []
+
+    def beside_a_write(handle):
+        found = files_still_named(handle)
+        if not named:
+            table.upsert({"a": (7, "x")})
+        named.append(found)
+        return found
+
+    monkeypatch.setattr(service, "files_still_named", beside_a_write)
+    clean(table.handle, policy=RetentionPolicy(keep_commits=None, keep_versions=1), timing=table.timing)
+    assert_read_rightly(path)
+    assert sorted_rows(delta_rs(path), COLUMNS)[0] == ("a", 7, "x")
+    assert named == [frozenset(), frozenset()]
+    assert len(list(path.rglob("p=*/*.parquet"))) == 2
 
 
 def test_a_clean_deletes_nothing_if_it_cannot_find_out_what_the_log_names(table, path):
