@@ -189,19 +189,19 @@ def _clean(
 
         instant, count = _delete_expired(table, timeline, _unnamed(table, timeline, expiry), unnamed, timing)
         deleted += count
-        if expiry.limits.earliest is not None:
-            expire_published(table, expiry.limits.earliest)
     elif expiry is not None and not expiry.is_partial:
-        newest = timeline.completed_writes[-1].time
         note_progress(
             store,
             CleanProgress(
                 earliest=expiry.limits.earliest,
-                last_completed=newest,
+                last_completed=timeline.completed_writes[-1].time,
                 barrier=expiry.limits.barrier,
                 savepoints=timeline.savepoints,
             ),
         )
+    if expiry is not None and (expiry.count > 0 or not expiry.is_partial):
+        # By number, no state before the newest is sure to have all its files.
+        expire_published(table, expiry.limits.earliest or timeline.completed_writes[-1].time)
     orphans = leftovers = 0
     try:
         orphans, leftovers = _clean_up(table, timeline, timing=timing, whole_table=whole_table)

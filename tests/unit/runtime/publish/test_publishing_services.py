@@ -18,6 +18,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import ForeignTableError
 from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
+from parquetry.runtime.publish.model import INSTANT_KEY
 from parquetry.runtime.publish.publishing import (
     PublishLag,
     files_still_named,
@@ -33,12 +34,20 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spec.job import Requirements
-from parquetry.runtime.spec.table_spec import Column, DeltaFormat, Publish, RetentionPolicy, TableTest
+from parquetry.runtime.spec.table_spec import (
+    Column,
+    DeltaFormat,
+    IcebergFormat,
+    Publish,
+    RetentionPolicy,
+    TableTest,
+)
 from parquetry.runtime.table.applied import write_applied
 from tests.interop.readers.kinds import KINDS, the_key
 from tests.support.arrow_writer import ArrowWriter
 from tests.support.delta_readers import READERS, delta_rs, sorted_rows
 from tests.support.hudi_rs import read
+from tests.support.iceberg_readers import static_table
 from tests.support.small_table import make_table
 
 COLUMNS = ("id", "v", "p")
@@ -93,6 +102,24 @@ def test_cleans_leave_no_file_that_the_log_names(table, path):
     assert len(list((path / "p=x").glob("*.parquet"))) == 3
     versions = [json.loads(f.read_text().splitlines()[0]) for f in (path / LOG_FOLDER).glob("*.json")]
     assert len(versions) < 11
+
+
+@pytest.mark.parametrize(
+    ("retention", "partitions", "kept"),
+    [
+        (RetentionPolicy(keep_commits=None, keep_versions=1), "xxxx", 1),
+        (RetentionPolicy(keep_commits=2), "xyzw", 2),
+    ],
+    ids=["by_number", "append_only"],
+)
+def test_published_states_expire_whatever_a_clean_deletes(path, retention, partitions, kept):
+    made = make_table(path)
+    spec = replace(made.handle.spec, publish=Publish(iceberg=IcebergFormat()), retention=retention)
+    write_applied(made.store, spec, number=2)
+    made.services = True
+    instants = [made.upsert({part: (n, part)}).instant for n, part in enumerate(partitions)]
+    snapshots = static_table(path).metadata.snapshots
+    assert [one.summary.additional_properties[INSTANT_KEY] for one in snapshots] == instants[-kept:]
 
 
 def test_a_rollback_and_a_restore_are_followed(table, path):
