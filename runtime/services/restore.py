@@ -50,6 +50,13 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
         CorruptTableError: If files of the savepoint have another size than was written.
         ConflictError: If the lock was lost before anything was rolled back.
     """
+    result = _restored(table, savepoint, timing)
+    publish_after(table, "restore")
+    return result
+
+
+def _restored(table: TableHandle, savepoint: str, timing: Timing) -> RestoreResult:
+    """Restore under the lock; a restore that was begun is finished first."""
     store = table.store
     timeline = recovered_timeline(table, timing=timing)
     with locked_session(table, timeline, purpose="restore", timing=timing) as (session, lock):
@@ -77,7 +84,6 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
             )
         partitions = table.view(timeline).partitions()
         files = finish_restore(session, timeline.reload(), requested, partitions=partitions)
-    publish_after(table, "restore")
     return RestoreResult(
         savepoint=savepoint,
         instant=session.instant,

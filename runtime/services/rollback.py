@@ -43,6 +43,13 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
         ConflictError: If a writer of this project is at work on it, or another program may be cleaning these
             versions.
     """
+    result = _rolled_back(table, instant, timing)
+    publish_after(table, "rollback")
+    return result
+
+
+def _rolled_back(table: TableHandle, instant: str, timing: Timing) -> RollbackResult:
+    """Roll the write back under the lock, or finish a rollback of it that was begun."""
     store = table.store
     timeline = table.timeline()
     with locked_session(table, timeline, purpose="rollback", timing=timing) as (session, lock):
@@ -66,7 +73,6 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
             table=store.uri,
             instant=instant,
         )
-    publish_after(table, "rollback")
     return replace(result, reads_again=reads_again)
 
 

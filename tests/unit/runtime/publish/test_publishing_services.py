@@ -16,6 +16,7 @@ from parquetry.compiler.testing.kinds import KINDS as KINDS_OF_TESTS
 from parquetry.compiler.testing.live_table import LiveTable, Scope
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply.table_change import TableChange, apply_change
+from parquetry.runtime.commit.rollback import plan_rollback
 from parquetry.runtime.errors import ForeignTableError
 from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
 from parquetry.runtime.publish.model import INSTANT_KEY
@@ -28,6 +29,7 @@ from parquetry.runtime.publish.publishing import (
     publish_lag,
 )
 from parquetry.runtime.services import clean as service
+from parquetry.runtime.services import restore as restoring
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
@@ -43,12 +45,15 @@ from parquetry.runtime.spec.table_spec import (
     TableTest,
 )
 from parquetry.runtime.table.applied import write_applied
+from parquetry.runtime.timeline.instant import Action
 from tests.interop.readers.kinds import KINDS, the_key
 from tests.support.arrow_writer import ArrowWriter
 from tests.support.delta_readers import READERS, delta_rs, sorted_rows
 from tests.support.hudi_rs import read
 from tests.support.iceberg_readers import static_table
 from tests.support.small_table import make_table
+from tests.support.stores import Stopped
+from tests.support.timelines import put_pending
 
 COLUMNS = ("id", "v", "p")
 SHOWN_BY_OTHER_TESTS = frozenset(
@@ -132,6 +137,33 @@ def test_a_rollback_and_a_restore_are_followed(table, path):
     restore(table.handle, saved.instant, timing=table.timing)
     assert_read_rightly(path)
     assert sorted_rows(delta_rs(path), COLUMNS) == [("a", 5, "x"), ("b", 2, "y")]
+
+
+def test_a_rollback_that_was_begun_is_finished_and_followed(table, path):
+    last = table.upsert({"a": (6, "x")}).instant
+    timeline = table.handle.timeline()
+    plan = plan_rollback(table.store, timeline, timeline.write_at(last), further_files=(), partitions=())
+    put_pending(table.store, f"{int(timeline.last_instant) + 1}", Action.ROLLBACK, content=plan.encode())
+    rollback(table.handle, last, timing=table.timing)
+    assert_read_rightly(path)
+    assert sorted_rows(delta_rs(path), COLUMNS)[0] == ("a", 1, "x")
+
+
+def test_a_restore_that_recovery_finishes_is_followed(table, path, monkeypatch):
+    saved = table.upsert({"a": (5, "x")}).instant
+    create_savepoint(table.handle, saved)
+    table.upsert({"a": (6, "x")})
+
+    def killed(*_arguments):
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restoring, "publish_after", killed)
+        with pytest.raises(Stopped):
+            restore(table.handle, saved, timing=table.timing)
+    assert restore(table.handle, saved, timing=table.timing).instant is None
+    assert_read_rightly(path)
+    assert sorted_rows(delta_rs(path), COLUMNS)[0] == ("a", 5, "x")
 
 
 def test_a_write_succeeds_with_a_warning_if_publishing_fails(table, path):
