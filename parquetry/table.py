@@ -26,7 +26,7 @@ from parquetry.runtime.spark_environment import STORAGE_VARIABLES, key_variables
 from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec.job import SparkSettings, TableOwner
 from parquetry.runtime.spec.masking import has_personal_columns
-from parquetry.runtime.spec.table_spec import Operation, TableSpec, Ties
+from parquetry.runtime.spec.table_spec import CatalogType, Operation, TableSpec, TargetCatalog, Ties
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import check_owned, write_applied
@@ -556,6 +556,15 @@ def _parse_ties(ties: str) -> Ties:
         raise UsageError("ties is {expected}, not {found}", expected=list(Ties), found=repr(ties)) from None
 
 
+def _parse_catalog(*, name: str, type: str, **options: str) -> TargetCatalog:  # noqa: A002 - as in YAML
+    try:
+        return TargetCatalog(name=name, type=CatalogType(type), options=options)
+    except ValueError:
+        raise UsageError(
+            "the type of a catalog is {expected}, not {found}", expected=list(CatalogType), found=repr(type)
+        ) from None
+
+
 @python_messages()
 def open(  # noqa: A001 - parquetry.open
     uri: Uri,
@@ -563,23 +572,30 @@ def open(  # noqa: A001 - parquetry.open
     *,
     keys: Iterable[str] = (),
     strategies: Iterable[str] = (),
+    catalogs: Iterable[Mapping[str, str]] = (),
 ) -> Table:
     """Open and return the table at a path or URI.
 
-    The table may use only the keys and plug-ins that the caller names here.
+    The table may use only the keys, plug-ins and catalogs that the caller names here.
 
     Args:
         uri: The path or URI.
         options: fsspec's options for the store.
         keys: References to the keys that may encrypt the table's files, such as ``env:FLIGHTS_KEY``.
         strategies: The names of clustering strategies of plug-ins that the table may use.
+        catalogs: The catalogs to which the table may be published, each with its ``name``, ``type`` and
+            options as declared at the target.
 
     Raises:
         TableNotFoundError: There is no table.
         UnsupportedTableError: The table is not a copy-on-write table of version 6, 8 or 9.
 
     """
-    allowed = Allowed(keys=frozenset(keys), strategies=frozenset(strategies))
+    allowed = Allowed(
+        keys=frozenset(keys),
+        strategies=frozenset(strategies),
+        catalogs=frozenset(_parse_catalog(**catalog).digest for catalog in catalogs),
+    )
     store = open_store(uri, options, allowed)
     open_table(store)
     return Table(store)

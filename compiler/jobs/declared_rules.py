@@ -47,7 +47,7 @@ def check_declared(observation: Observation, declared: TableSpec) -> None:
 
 
 def check_named(observation: Observation, declared: TableSpec) -> None:
-    """Raise StalePlanError if the applied spec names a key or a plug-in that the project does not declare.
+    """Raise StalePlanError if the applied spec names a key, plug-in or catalog that is not declared.
 
     This also holds for ``--applied``, where the applied spec is otherwise trusted.
     """

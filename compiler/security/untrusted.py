@@ -102,7 +102,7 @@ class Base:
             )
 
     def check_plug_ins(self, spec: TableSpec) -> None:
-        """Raise UnnamedPlaceError if the spec names a plug-in or a key that the base does not name."""
+        """Raise UnnamedPlaceError if the spec names a plug-in, key or catalog that the base does not."""
         known = {
             (group, name) for table in self.specs.values() for group, _, name in keys_and_plug_ins(table)
         }
@@ -282,7 +282,7 @@ def _named_partitions(spec: TableSpec) -> tuple[tuple[str, ...], str | None]:
 
 
 def keys_and_plug_ins(spec: TableSpec) -> Iterator[tuple[str, str, str]]:
-    """Yield the plug-in strategies and the keys of a spec as (group, path, name).
+    """Yield the plug-in strategies, the keys and the catalog of a spec as (group, path, name).
 
     All keys have the same group, because a key may move from one setting to another.
     """
@@ -294,6 +294,8 @@ def keys_and_plug_ins(spec: TableSpec) -> Iterator[tuple[str, str, str]]:
     for source in spec.sources:
         for name in source.encryption_keys:
             yield "key", f"sources.{source.name}.encryption_keys", name
+    if spec.publish is not None and (catalog := spec.publish.catalog) is not None:
+        yield "catalog", "publish.iceberg.catalog", f"{catalog.name} ({catalog.digest})"
 
 
 def _link_in(folder: str) -> str | None:

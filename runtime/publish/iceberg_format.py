@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class PublishedIceberg:
     """The published format ``iceberg`` of the table in a store.
 
-    Each method raises UnsupportedTableError if pyiceberg is not installed.
+    Each method raises UnsupportedTableError if the table may not use the catalog (see
+    :class:`~parquetry.runtime.allowed.Allowed`), or if pyiceberg is not installed.
     """
 
     name: Final = "iceberg"
@@ -48,6 +49,8 @@ class PublishedIceberg:
 
     def _format(self) -> IcebergMetadata:
         if self._opened is None:
+            if (catalog := self._declared.catalog) is not None:
+                self._store.allowed.check_catalog(self._store.uri, catalog.name, catalog.digest)
             try:
                 from parquetry.runtime.publish.iceberg import IcebergMetadata  # noqa: PLC0415
             except ModuleNotFoundError as error:

@@ -166,7 +166,8 @@ def publish(table: TableHandle, formats: Iterable[PublishedFormat]) -> tuple[Pub
         ConflictError: If other processes change the table each time, or a rollback is not finished.
         ForeignTableError: If somebody else has written to the metadata of a format.
         UnsupportedTableError: If a format cannot show a file or a column.
-        CorruptTableError: If a file of the newest state is damaged or missing.
+        CorruptTableError: If a file of the newest state is damaged or missing, or the applied record must not
+            be used.
     """
     return tuple(_publish(table, one) for one in formats)
 
@@ -238,6 +239,8 @@ def _published(table: TableHandle, one: PublishedFormat) -> Published | None:
 
 
 def _publish(table: TableHandle, one: PublishedFormat) -> PublishResult:
+    if table.fault is not None:
+        raise table.fault.error()
     for _ in range(_ATTEMPTS):
         before = _published(table, one)
         timeline = table.timeline()

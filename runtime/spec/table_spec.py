@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.spec.clustering import ClusteringSpec
-from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief, from_json_value, omit, to_json_value
+from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief, digest_of, from_json_value, omit, to_json_value
 from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.types import parse_type
@@ -237,6 +237,11 @@ class TargetCatalog:
     type: CatalogType
     options: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def digest(self) -> str:
+        """The digest of the catalog, by which it is allowed."""
+        return digest_of(to_json_value(self))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergFormat:
@@ -254,10 +259,14 @@ class Publish:
     iceberg: IcebergFormat | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
+    def catalog(self) -> TargetCatalog | None:
+        """The catalog to which the table is published, or None."""
+        return None if self.iceberg is None else self.iceberg.catalog
+
+    @property
     def references(self) -> tuple[str, ...]:
         """The values of catalogs' options, some of which refer to variables of the environment."""
-        catalog = None if self.iceberg is None else self.iceberg.catalog
-        return () if catalog is None else tuple(catalog.options.values())
+        return () if self.catalog is None else tuple(self.catalog.options.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,10 +319,14 @@ class TableSpec(Brief):
 
     @property
     def allowed(self) -> Allowed:
-        """The keys and strategies that a table with this declared spec may use."""
+        """The keys, strategies and catalogs that a table with this declared spec may use."""
         policy = self.clustering
-        strategies = frozenset((policy.plan.strategy, policy.execution.strategy))
-        return Allowed(keys=frozenset(self.files.keys), strategies=strategies)
+        catalog = None if self.publish is None else self.publish.catalog
+        return Allowed(
+            keys=frozenset(self.files.keys),
+            strategies=frozenset((policy.plan.strategy, policy.execution.strategy)),
+            catalogs=frozenset() if catalog is None else frozenset([catalog.digest]),
+        )
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSpec:
         """Return the spec with other columns."""

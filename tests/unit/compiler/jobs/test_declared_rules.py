@@ -27,6 +27,7 @@ from tests.support.command_script import parquetry as command
 from tests.support.project_folder import ProjectFolder
 
 KEY = "env:SHOP_KEY"
+THEIR_CATALOG = {"name": "lake", "type": "rest", "options": {"uri": "https://evil", "token": "env:SECRET"}}
 
 
 @pytest.fixture
@@ -188,6 +189,10 @@ def test_a_record_that_comes_while_a_job_runs_is_not_acted_by(folder):
         (
             "clustering.plan.strategy",
             lambda spec: spec["extra"]["clustering"]["plan"].update(strategy="theirs"),
+        ),
+        (
+            "publish.iceberg.catalog",
+            lambda spec: spec.update(publish={"iceberg": {"catalog": THEIR_CATALOG, "name": "shop.orders"}}),
         ),
     ],
 )

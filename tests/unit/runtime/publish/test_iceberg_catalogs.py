@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from parquetry.runtime.errors import ForeignTableError, StorageError
+import parquetry
+from parquetry.runtime.allowed import Allowed
+from parquetry.runtime.errors import CorruptTableError, ForeignTableError, StorageError, UnsupportedTableError
+from parquetry.runtime.publish import iceberg_catalogs
 from parquetry.runtime.publish.iceberg import IcebergMetadata
 from parquetry.runtime.publish.model import INSTANT_KEY
-from parquetry.runtime.publish.publishing import publish
+from parquetry.runtime.publish.publishing import (
+    files_still_named,
+    formats_of,
+    lag_warnings,
+    publish,
+    publish_after,
+)
 from parquetry.runtime.services.savepoint import create_savepoint
-from parquetry.runtime.spec.table_spec import CatalogType, IcebergFormat, TargetCatalog
+from parquetry.runtime.spec.table_spec import CatalogType, IcebergFormat, Publish, TargetCatalog
 from parquetry.runtime.storage.dry_run import DryRunStore
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.handle import open_table
+from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER
+from tests.support.applied_records import edit
 from tests.support.hudi_rs import read
 from tests.support.iceberg_readers import sorted_rows
 from tests.support.iceberg_rest_server import rest_server
@@ -149,3 +163,58 @@ def test_a_catalog_that_cannot_be_reached_fails_no_write(table, tmp_path):
     form = IcebergFormat(catalog=nowhere, name=NAME)
     with pytest.raises(StorageError, match=r"not published to shop\.orders in the catalog lake"):
         published(table, form)
+
+
+def recorded(table, form):
+    """Another record of the table, as one who can write to its folder makes it."""
+    write_applied(table.store, replace(table.handle.spec, publish=Publish(iceberg=form)), number=2)
+
+
+def assert_refused(table, *, allowed_by):
+    for allowed in allowed_by:
+        handle = open_table(open_store(table.store.uri, None, allowed))
+        (warning,) = lag_warnings(handle)
+        assert "'lake' is a catalog that the applied spec names" in str(warning)
+        assert len(publish_after(handle, "write")) == 1
+        for refused in (files_still_named, lambda one: publish(one, formats_of(one))):
+            with pytest.raises(UnsupportedTableError, match="nothing is sent to it"):
+                refused(handle)
+
+
+def test_a_record_names_no_catalog_that_the_caller_does_not(table, tmp_path, monkeypatch):
+    """Nothing is sent to it, no variable is read, and no file is taken for one that nobody reads."""
+    monkeypatch.setenv("SHOP_SECRET", "opensesame")
+    lake = {"name": "lake", "type": "rest"}
+    with rest_server(tmp_path, token="opensesame") as (url, commits):
+        options = {"uri": url, "token": "env:SHOP_SECRET"}
+        declared = TargetCatalog(name="lake", type=CatalogType.REST, options=options)
+        recorded(table, IcebergFormat(catalog=declared, name=NAME))
+        other = replace(declared, options={"uri": url})
+        with monkeypatch.context() as patched:
+            patched.setattr(iceberg_catalogs, "_client", lambda *_: pytest.fail("the catalog was opened"))
+            assert_refused(table, allowed_by=(Allowed(), Allowed(catalogs=frozenset([other.digest]))))
+        with pytest.raises(UnsupportedTableError, match="nothing is sent to it"):
+            parquetry.open(tmp_path / "t", catalogs=[lake | {"uri": url}]).publish()
+        assert commits == []
+        # Whoever opens the table names the catalog itself.
+        parquetry.open(tmp_path / "t", catalogs=[lake | options]).publish()
+        assert commits == [200]
+    assert table.handle.spec.allowed.catalogs == {declared.digest}
+
+
+def test_a_table_whose_record_was_changed_is_not_published(table, tmp_path):
+    recorded(table, IcebergFormat())
+    edit(
+        tmp_path / "t" / APPLIED_FOLDER / f"{2:020d}.json",
+        lambda document: document.update(git_commit="f" * 40),
+        sealed=False,
+    )
+    handle = table.handle
+    with pytest.raises(CorruptTableError, match="SC505"):
+        publish(handle, formats_of(handle))
+    assert not (tmp_path / "t/metadata").exists()
+
+
+def test_a_type_of_catalogs_that_nobody_knows_is_refused(table, tmp_path):
+    with pytest.raises(parquetry.UsageError, match="the type of a catalog is"):
+        parquetry.open(tmp_path / "t", catalogs=[{"name": "lake", "type": "nessie"}])
