@@ -224,6 +224,11 @@ class IcebergMetadata:
         updates += tuple(_tag_updates(metadata, snapshot.savepoints, known))
         return self._catalog.commit(None if state is None else state.newest, updates, nonce=nonce)
 
+    def repair(self, before: Published) -> None:
+        """Put the version hint if a killed process left it behind."""
+        if isinstance(before, _State):
+            self._catalog.repair(before.newest)
+
     def expire(self, earliest: str, savepoints: Sequence[str]) -> None:
         """Forget the snapshots before the instant ``earliest``, without those of savepoints and the newest.
 

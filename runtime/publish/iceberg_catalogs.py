@@ -83,10 +83,14 @@ _CLIENTS: Final[Mapping[CatalogType, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestMetadata:
-    """The newest metadata of a table, as it was read. ``table`` is pyiceberg's, if a catalog names it."""
+    """The newest metadata of a table, as it was read. ``table`` is pyiceberg's, if a catalog names it.
+
+    ``is_hinted`` is False if the version hint names another file.
+    """
 
     metadata: TableMetadata = field(repr=False)
     number: int = 0
+    is_hinted: bool = True
     table: Table | None = field(default=None, repr=False)
 
 
@@ -126,6 +130,10 @@ class MetadataCatalog(Protocol):
         """
         ...
 
+    def repair(self, newest: NewestMetadata) -> None:
+        """Finish the commit of the newest metadata, if its process was killed before the end."""
+        ...
+
 
 class MetadataFolder:
     """The folder ``metadata`` of a table, as in a Hadoop catalog: ``vN.metadata.json`` and a hint of N.
@@ -144,13 +152,15 @@ class MetadataFolder:
 
     def newest(self) -> NewestMetadata | None:
         """Return the newest metadata, or None if there is none."""
-        number = self._newest_number()
+        hint = self._hint()
+        number = self._newest_number(hint)
         if number is None:
             return None
         path = _metadata_path(number)
         try:
             text = self._store.read(path, most_bytes=MOST_BYTES).decode()
-            return NewestMetadata(metadata=TableMetadataUtil.parse_raw(text), number=number)
+            metadata = TableMetadataUtil.parse_raw(text)
+            return NewestMetadata(metadata=metadata, number=number, is_hinted=hint == str(number))
         except (ValueError, ValidationError) as error:
             raise CorruptTableError(
                 "{file} is not Iceberg metadata; {remedy}",
@@ -167,32 +177,45 @@ class MetadataFolder:
         content = metadata.model_dump_json().encode()
         if self._store.put_if_absent(_metadata_path(number), content, nonce=nonce) is PutOutcome.LOST:
             return False
-        self._store.put(HINT, str(number).encode())
+        self._put_hint(number)
         if number > OLD_VERSIONS:
             self._store.delete(_metadata_path(number - OLD_VERSIONS))
         return True
 
-    def _newest_number(self) -> int | None:
+    def repair(self, newest: NewestMetadata) -> None:
+        """Put the hint if a killed process left it behind."""
+        if not newest.is_hinted:
+            self._put_hint(newest.number)
+
+    def _put_hint(self, number: int) -> None:
+        """Put the hint of the file, and again while another process has put a later file before the hint."""
+        shown = 0
+        while shown != number:
+            self._store.put(HINT, str(number).encode())
+            shown, number = number, self._last_from(number)
+
+    def _hint(self) -> str:
+        """Return the text of the hint, or an empty one if there is none."""
+        try:
+            return self._store.read(HINT).decode(errors="replace").strip()
+        except NotFoundError:
+            return ""
+
+    def _newest_number(self, hint: str) -> int | None:
         """Return the number of the newest metadata file, or None if there is none.
 
         A process that was killed may have left the hint behind.
         """
-        try:
-            text = self._store.read(HINT).decode(errors="replace").strip()
-        except NotFoundError:
-            text = ""
-        if text.isascii() and text.isdecimal() and self._store.stat(_metadata_path(int(text))):
-            number = int(text)
-        else:
-            listed = (info.path.rpartition("/")[2] for info in self._store.list(METADATA_FOLDER))
-            numbers = [int(name[1:].partition(".")[0]) for name in listed if _is_metadata(name)]
-            if not numbers:
-                return None
-            number = max(numbers)
+        if hint.isascii() and hint.isdecimal() and self._store.stat(_metadata_path(int(hint))):
+            return self._last_from(int(hint))
+        listed = (info.path.rpartition("/")[2] for info in self._store.list(METADATA_FOLDER))
+        numbers = [int(name[1:].partition(".")[0]) for name in listed if _is_metadata(name)]
+        return self._last_from(max(numbers)) if numbers else None
+
+    def _last_from(self, number: int) -> int:
+        """Return the number of the last metadata file that follows the given one without a gap."""
         while self._store.stat(_metadata_path(number + 1)):
             number += 1
-        if text != str(number):
-            self._store.put(HINT, str(number).encode())
         return number
 
 
@@ -216,7 +239,10 @@ class IcebergCatalogTable:
         """Return the metadata of the table in the catalog, or None if there is no such table."""
         try:
             with self._failures():
-                table = self._catalog().load_table(self._identifier)
+                catalog = self._catalog()
+                if self._declared.type is CatalogType.SQL and not _has_tables(catalog):
+                    return None
+                table = catalog.load_table(self._identifier)
         except NoSuchIcebergTableError as error:
             raise self._taken("is not an Iceberg table") from error
         except CorruptTableError as error:
@@ -237,10 +263,12 @@ class IcebergCatalogTable:
         """Commit the updates to the catalog, which compares the newest snapshot; in a dry run, do nothing."""
         if isinstance(self._store, DryRunStore):
             return True
-        catalog = self._catalog()
+        catalog: Any = self._catalog()
         try:
             with self._failures():
                 if before is None or before.table is None:
+                    if self._declared.type is CatalogType.SQL:
+                        catalog.create_tables()
                     catalog.create_namespace_if_not_exists(self._identifier[:-1])
                     table = Table(
                         self._identifier,
@@ -255,6 +283,9 @@ class IcebergCatalogTable:
         except (CommitFailedException, TableAlreadyExistsError):
             return False
         return True
+
+    def repair(self, newest: NewestMetadata) -> None:
+        """Do nothing: a commit to a catalog is one step."""
 
     def _catalog(self) -> PyIcebergCatalog:
         if self._client is None:
@@ -310,10 +341,20 @@ def _client(declared: TargetCatalog, store: ObjectStore) -> PyIcebergCatalog:
     options: dict[str, Any] = {
         names[name]: _resolved(value) for name, value in declared.options.items() if name in names
     }
+    if declared.type is CatalogType.SQL:
+        options["init_catalog_tables"] = "false"  # what only reads makes none
     client: PyIcebergCatalog = StoreCatalog(
         declared.name, **options, **{PY_IO_IMPL: _IO_CLASS, STORE_KEY: store}
     )
     return client
+
+
+def _has_tables(catalog: Any) -> bool:
+    """Return whether the database of a SQL catalog has the tables of such catalogs."""
+    from pyiceberg.catalog.sql import IcebergTables  # noqa: PLC0415 - needs the database's library
+    from sqlalchemy import inspect  # noqa: PLC0415
+
+    return bool(inspect(catalog.engine).has_table(IcebergTables.__tablename__))
 
 
 def _resolved(value: str) -> str:

@@ -43,6 +43,10 @@ class PublishedIceberg:
         """Write one version of the metadata with one more snapshot; return False if another came first."""
         return self._format().publish(snapshot, added, removed, before=before)
 
+    def repair(self, before: Published) -> None:
+        """Put the version hint if a killed process left it behind."""
+        self._format().repair(before)
+
     def expire(self, earliest: str, savepoints: Sequence[str]) -> None:
         """Forget the snapshots before the instant ``earliest``."""
         self._format().expire(earliest, savepoints)

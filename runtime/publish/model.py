@@ -113,6 +113,10 @@ class PublishedFormat(Protocol):
         """
         ...
 
+    def repair(self, before: Published) -> None:
+        """Finish the commit of the newest state ``before``, if its process was killed before the end."""
+        ...
+
     def expire(self, earliest: str, savepoints: Sequence[str]) -> None:
         """Forget published states before the instant ``earliest``, in metadata only.
 

@@ -272,6 +272,8 @@ def _publish_state(
     writes = frozenset(instant.time for instant in timeline.completed_writes)
     touched = None if before is None else _touched_partitions(timeline, before)
     if not writes or (before is not None and touched is not None and writes <= before.writes):
+        if before is not None:
+            one.repair(before)
         return PublishResult(format=one.name, instant="" if before is None else before.instant)
     view = table.view(timeline)
     slices = _live_slices(table, view, touched)

@@ -21,6 +21,7 @@ from parquetry.runtime.publish.publishing import (
     lag_warnings,
     publish,
     publish_after,
+    publish_lag,
 )
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spec.table_spec import CatalogType, IcebergFormat, Publish, TargetCatalog
@@ -218,3 +219,16 @@ def test_a_table_whose_record_was_changed_is_not_published(table, tmp_path):
 def test_a_type_of_catalogs_that_nobody_knows_is_refused(table, tmp_path):
     with pytest.raises(parquetry.UsageError, match="the type of a catalog is"):
         parquetry.open(tmp_path / "t", catalogs=[{"name": "lake", "type": "nessie"}])
+
+
+def test_what_reads_makes_no_tables_in_a_database(table, tmp_path):
+    database = tmp_path / "lake.db"
+    declared = TargetCatalog(name="lake", type=CatalogType.SQL, options={"uri": f"sqlite:///{database}"})
+    form = IcebergFormat(catalog=declared, name=NAME)
+    dry = DryRunStore(table.store)
+    database.touch()
+    assert publish_lag(table.handle, IcebergMetadata(table.store, form)).writes == 2
+    publish(open_table(dry), [IcebergMetadata(dry, form)])
+    assert database.read_bytes() == b""
+    assert published(table, form).files_added == 3
+    assert publish_lag(table.handle, IcebergMetadata(table.store, form)).writes == 0

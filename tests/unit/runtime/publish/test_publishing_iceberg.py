@@ -29,7 +29,7 @@ from parquetry.runtime.table.handle import open_table
 from tests.support.hudi_rs import read
 from tests.support.iceberg_readers import READERS, pyiceberg, sorted_rows, static_table
 from tests.support.small_table import make_table
-from tests.support.stores import CountingStore, FaultyStore, Kind, Stop, Stopped
+from tests.support.stores import CountingStore, FaultyStore, Kind, ReadOnlyStore, Stop, Stopped
 
 COLUMNS = ("id", "v", "p")
 
@@ -244,10 +244,33 @@ def test_a_hint_that_was_left_behind_or_lost_is_mended(table, path):
     published(table)
     for hint in ("1", "7", "no number", ""):
         (path / HINT).write_text(hint)
+        assert IcebergMetadata(ReadOnlyStore(table.store), IcebergFormat()).published().paths
         published(table)
         assert (path / HINT).read_text() == "2"
     (path / HINT).unlink()
     assert published(table).files_added == 0
+    assert_read_rightly(path)
+
+
+def test_a_hint_that_is_put_late_names_the_newest_state(table, path):
+    class Late(IcebergMetadata):
+        """Another process publishes between the metadata file and the hint of this one."""
+
+        def publish(self, *arguments, **options):
+            put = table.store.put
+
+            def later(place, content):
+                if place == HINT and table.store.stat(f"{METADATA_FOLDER}/v2.metadata.json") is None:
+                    table.upsert({"b": (9, "y")})
+                    published(table)
+                put(place, content)
+
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(type(table.store), "put", lambda _, place, content: later(place, content))
+                return super().publish(*arguments, **options)
+
+    publish(table.handle, [Late(table.store, IcebergFormat())])
+    assert (path / HINT).read_text() == "2"
     assert_read_rightly(path)
 
 
