@@ -146,22 +146,29 @@ def _unused(name: str, declared: TargetSettings, changes: tuple[TargetChange, ..
             )
 
 
-def check_allowed(workspace: Workspace) -> None:
+def check_allowed(workspace: Workspace, *, below: str = "") -> None:
     """Check, without reading a table, that the target allows all of its settings that can execute code.
 
     A setting can redirect reads to another endpoint, so what is read there cannot prove that it may be used.
+
+    Args:
+        workspace: The project.
+        below: The beginning of the paths of the settings to check, such as ``metrics.``; by default all.
 
     Raises:
         UnappliedError: If one of them is not allowed.
     """
     target = workspace.project.target
-    raise_unallowed(target.name, target.declared, unallowed(target.declared))
+    found = tuple(setting for setting in unallowed(target.declared) if setting.path.startswith(below))
+    raise_unallowed(target.name, target.declared, found)
 
 
-def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedRef | None) -> tuple[str, ...]:
+def check_in_force(
+    workspace: Workspace, table: ResolvedTable, applied: AppliedRef | None, *, below: str = ""
+) -> tuple[str, ...]:
     """Return, for each target setting that the table does not record, a text with both values.
 
-    Such a setting may be used unless it can execute code.
+    Such a setting may be used unless it can execute code. ``below`` is as in :func:`check_allowed`.
 
     Raises:
         UnappliedError: If a setting that is not applied can execute code.
@@ -170,6 +177,8 @@ def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedR
     recorded = None if applied is None else applied.settings
     harmless = []
     for difference in setting_differences(recorded_settings(target.declared), recorded):
+        if not difference.path.startswith(below):
+            continue
         change = setting_change(difference, target.declared)
         text = f"{change.path} is {_shown(change.new)}, but {_shown(change.old)} is applied"
         if difference.executes:

@@ -48,7 +48,7 @@ _REQUIREMENTS: Final = re.compile(
 )
 _CODE: Final = (".py", ".pth", ".so", ".whl", ".egg", ".zip", ".jar", ".sh")
 _EXECUTABLE: Final = "100755"
-_SETTINGS: Final = ("allow", "applied", "tests", "prices", "metrics", "default_target")
+_SETTINGS: Final = ("allow", "applied", "tests", "prices", "default_target")
 """Keys of the project and of a target that are neither in specs nor in the settings that tables record."""
 
 

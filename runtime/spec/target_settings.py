@@ -1,4 +1,4 @@
-"""The settings of a target that affect jobs: the start of Spark, access to storage, limits of rewriting.
+"""The settings of a target that affect jobs: the start of Spark, access to storage, metrics, and limits.
 
 They are plain JSON by dotted path (``spark.conf.spark.executor.memory``, ``storage.endpoint_url``). A value
 from the environment is kept as its template, and literal passwords are ``***``.
@@ -95,7 +95,11 @@ _CREDENTIAL: Final = re.compile(
 )
 """Credentials. With those of someone else, reads and writes of the same locations are rejected."""
 
-_LOCAL_MASTER: Final = re.compile(r"local(\[(\d{1,4}|\*)(,\d{1,4})?\])?")
+_WHOLE_SETTINGS: Final[Mapping[str, re.Pattern[str]]] = {
+    "spark.master": re.compile(r"local(\[(\d{1,4}|\*)(,\d{1,4})?\])?"),
+    "spark.launcher": re.compile("in-process"),
+    "metrics.file": re.compile(r"target(/(?!\.\.?(/|$))[\w.-]+)+"),  # below target/ of the project
+}
 _ENV_REFERENCE: Final = re.compile(
     r"""\{\{ \s* env_var\( \s* ['"]\w+['"] \s* (,\s* (?:'(?P<one>[^'"\\{}]*)'|"(?P<two>[^'"\\{}]*)") \s*)? \)
     \s* \}\}""",
@@ -122,10 +126,8 @@ def executes(path: str, value: Any) -> bool:
 
 def _allowed_value(path: str) -> re.Pattern[str] | None:
     """Return the pattern of the values of a setting that cannot do harm, or None if any value can."""
-    if path == "spark.master":
-        return _LOCAL_MASTER
-    if path == "spark.launcher":
-        return re.compile("in-process")
+    if path in _WHOLE_SETTINGS:
+        return _WHOLE_SETTINGS[path]
     if path.startswith(_CONF):
         key = path.removeprefix(_CONF)
         return _NUMERIC_VALUE if _NUMERIC_KEYS.fullmatch(key) else _KEYWORD_VALUES.get(key)

@@ -31,8 +31,19 @@ def folder(made, tmp_path):
     return ProjectFolder(tmp_path / "shop")
 
 
-def declare(folder, **metrics):
-    folder.project(targets={"dev": PROJECT["targets"]["dev"] | {"metrics": metrics}})
+def declare(folder, *, allowed=True, **metrics):
+    """Declare where metrics go, and allow that unless ``allowed`` is False; null allows a place to be gone."""
+    keys = ("file", "push_gateway")
+    entries = [{"setting": f"metrics.{key}", "value": metrics.get(key), "reason": "ours"} for key in keys]
+    target = {"metrics": metrics} | ({"allow": entries} if allowed else {})
+    folder.project(targets={"dev": PROJECT["targets"]["dev"] | target})
+
+
+def apply(folder, **metrics):
+    """Declare where metrics go, and apply it."""
+    declare(folder, **metrics)
+    done = called(folder, "apply", "--auto-approve")
+    assert done.exit_code == 0, done.output
 
 
 def called(folder, *words):
@@ -61,7 +72,7 @@ def values(text):
 def test_a_command_emits_the_metrics_of_all_tables(folder, tmp_path, words):
     out = tmp_path / "collector/lake.prom"
     expected = called(folder, *words)
-    declare(folder, file=str(out))
+    apply(folder, file=str(out))
     done = called(folder, *words)
     assert done.exit_code == expected.exit_code, done.output
     assert "warning" not in done.stderr
@@ -71,14 +82,14 @@ def test_a_command_emits_the_metrics_of_all_tables(folder, tmp_path, words):
     assert [path.name for path in out.parent.iterdir()] == ["lake.prom"]
 
 
-def test_a_relative_file_lies_in_the_project(folder):
-    declare(folder, file="lake.prom")
+def test_a_relative_file_lies_in_the_project_and_below_target_it_needs_no_entry(folder):
+    declare(folder, allowed=False, file="target/lake.prom")
     assert called(folder, "service", "clean", "events").exit_code == 0
-    assert (folder.root / "lake.prom").exists()
+    assert (folder.root / "target/lake.prom").exists()
 
 
 def test_a_command_that_fails_emits_them_too(folder, tmp_path):
-    declare(folder, file=str(tmp_path / "lake.prom"))
+    apply(folder, file=str(tmp_path / "lake.prom"))
     done = called(folder, "service", "savepoint", "events", "20200101000000000")
     assert done.exit_code == 1
     assert (tmp_path / "lake.prom").exists()
@@ -94,16 +105,16 @@ def test_a_command_that_fails_emits_them_too(folder, tmp_path):
         ("inspect", "events"),
     ],
 )
-def test_a_command_that_only_shows_emits_nothing(folder, tmp_path, words):
-    declare(folder, file=str(tmp_path / "lake.prom"))
+def test_a_command_that_only_shows_emits_nothing(folder, words):
+    declare(folder, allowed=False, file="target/lake.prom")
     assert called(folder, *words).exit_code == 0
-    assert not (tmp_path / "lake.prom").exists()
+    assert not (folder.root / "target/lake.prom").exists()
 
 
-def test_a_location_belongs_to_no_project(folder, tmp_path):
-    declare(folder, file=str(tmp_path / "lake.prom"))
+def test_a_location_belongs_to_no_project(folder):
+    declare(folder, allowed=False, file="target/lake.prom")
     assert called(folder, "service", "clean", str(folder.root / "warehouse/events")).exit_code == 0
-    assert not (tmp_path / "lake.prom").exists()
+    assert not (folder.root / "target/lake.prom").exists()
 
 
 def test_a_failure_to_emit_is_a_warning(folder, tmp_path):
@@ -115,7 +126,7 @@ def test_a_failure_to_emit_is_a_warning(folder, tmp_path):
         {"push_gateway": "http://127.0.0.1:1"},
     )
     for metrics in nowhere:
-        declare(folder, **metrics)
+        apply(folder, **metrics)
         done = called(folder, "service", "clean", "events", "--quiet")
         assert done.exit_code == 0
         assert "warning: the metrics were not emitted: " in done.stderr
@@ -146,17 +157,33 @@ def gateway():
 
 def test_a_push_gateway_gets_one_group(folder, gateway):
     address = f"http://127.0.0.1:{gateway.server_port}"
-    declare(folder, push_gateway=address)
+    apply(folder, push_gateway=address)
     assert called(folder, "service", "clean", "events").exit_code == 0
     ((path, body),) = gateway.got
     assert path.startswith("/metrics/job/parquetry/")
     assert "/project/shop" in path
     assert "/target/dev" in path
     assert values(body) == values(called(folder, "metrics").stdout)
-    declare(folder, push_gateway=f"{address}/refuse")
+    apply(folder, push_gateway=f"{address}/refuse")
     done = called(folder, "service", "clean", "events")
     assert (done.exit_code, len(gateway.got)) == (0, 2)
     assert "warning: the metrics were not emitted: " in done.stderr
+
+
+def test_a_place_that_is_not_allowed_and_applied_gets_nothing(folder, gateway, tmp_path):
+    tested = ("test", "--select", "events", "--quiet")
+    expected = called(folder, *tested).exit_code
+    places = ({"push_gateway": f"http://127.0.0.1:{gateway.server_port}"}, {"file": str(tmp_path / "x.prom")})
+    for metrics in places:
+        for allowed, remedy in ((False, "targets.dev: allow: ["), (True, "apply --target dev")):
+            declare(folder, allowed=allowed, **metrics)
+            done = called(folder, *tested)
+            assert done.exit_code == expected
+            assert "warning: the metrics were not emitted: SC702 " in done.stderr
+            assert remedy in done.stderr
+            assert called(folder, "service", "clean", "events").exit_code == 1
+    assert gateway.got == []
+    assert not (tmp_path / "x.prom").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,7 +17,12 @@ from parquetry.errors import ParquetryError
 from parquetry.message import Message, Text
 
 if TYPE_CHECKING:
+    from parquetry.compiler.workspace.opened import Workspace
+    from parquetry.project import ResolvedTable
     from parquetry.project.model.resolved import MetricsSettings
+
+_METRICS: Final = "metrics."
+"""The beginning of the paths of the settings that say where metrics go."""
 
 
 def emits_metrics(*unless: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -49,19 +54,41 @@ def emits_metrics(*unless: str) -> Callable[[Callable[..., Any]], Callable[..., 
 def emit_metrics(request: ProjectRequest, output: Output) -> None:
     """Write the metrics of all tables to the places that the target declares, if it declares any.
 
-    A failure is a warning: what the command did is done.
+    Places that the target does not allow, or that are not applied, get nothing. A failure is a warning: what
+    the command did is done.
     """
     try:
-        settings = whole_workspace(request).project.target.metrics
+        workspace = whole_workspace(request)
     except ParquetryError:
         return  # the command has failed for this reason
+    settings = workspace.project.target.metrics
     if settings is None:
         return
     try:
+        _check_in_force(workspace)
         _emit(request, settings)
     except (ParquetryError, click.ClickException, OSError, ValueError) as error:
         reason: Text = error.message if isinstance(error, ParquetryError) else _reason(error)
         output.warn(Message("the metrics were not emitted: {reason}", reason=reason))
+
+
+def _check_in_force(workspace: Workspace) -> None:
+    """Raise UnappliedError if a place is not allowed, or not applied to a table that can be read."""
+    from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
+    from parquetry.runtime.storage.parallel import map_each
+    from parquetry.runtime.table.handle import open_table
+
+    check_allowed(workspace, below=_METRICS)
+
+    def check(table: ResolvedTable) -> None:
+        try:
+            handle = open_table(workspace.store(table), owner=workspace.owner, declared=table.spec)
+        except ParquetryError:
+            return  # the metrics say only that it cannot be read
+        check_in_force(workspace, table, handle.applied, below=_METRICS)
+
+    for _ in map_each(workspace.tables, check):
+        pass
 
 
 def _emit(request: ProjectRequest, settings: MetricsSettings) -> None:

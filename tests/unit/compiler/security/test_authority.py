@@ -69,7 +69,6 @@ ADDED = {
     "environment": (project(environment=["REGION"]), "environment", "REGION"),
     "allow": (project(allow=[ALLOWED]), "setting", "allow SC301 orders"),
     "target's prices": (target(prices=PRICES), "setting", "targets.dev.prices"),
-    "target's metrics": (target(metrics={"file": "x.prom"}), "setting", "targets.dev.metrics"),
     "tests": (project(tests={"after_run": True}), "setting", "tests"),
     "guardrail": (
         lambda root: (

@@ -26,6 +26,7 @@ HARMLESS = {
     "storage.anon": True,
     "storage.client_kwargs.region_name": "eu-west-1",
     "storage.config_kwargs.read_timeout": 60,
+    "metrics.file": "target/metrics/lake.prom",
     "budget.per_run": "1GiB",
     "protect": ["*"],
 }
@@ -52,6 +53,8 @@ EXECUTING = {
     "storage.use_ssl": False,
     "storage.profile": "other",
     "storage.key.nested": "x",
+    "metrics.push_gateway": "http://evil",
+    "metrics.file": "target/../deploy.sh",
 }
 
 
