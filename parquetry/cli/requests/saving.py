@@ -17,7 +17,7 @@ def save(file: Path, text: str, *, option: str, project: Path, at_once: bool = F
     """Write a document to the file that ``option`` names, and create its folders.
 
     Links are followed where the user chose the path, but not in the project and its repository, where others
-    may have put them. An existing file is replaced if it begins like the document.
+    may have put them. An existing file is replaced if it begins as such documents do.
 
     Args:
         file: The file.
@@ -96,7 +96,14 @@ def _flags(file: Path, option: str) -> int:
 
 
 def _begins_alike(file: Path, text: str) -> bool:
-    """Return whether a file is empty or begins with the first character of the text."""
+    """Return whether a file is empty or begins with the first character of the text.
+
+    Scripts and YAML begin with # as well, so metrics replace a file only if it begins as metrics do.
+    """
     with file.open("rb") as stream:
         begin = stream.read(64).lstrip()
-    return not begin or begin[:1] == text[:1].encode()
+    if not begin or not text.startswith("#"):
+        return not begin or begin[:1] == text[:1].encode()
+    from parquetry.compiler.reports.metrics import PREFIX
+
+    return begin.startswith((f"# HELP {PREFIX}".encode(), b"# EOF"))

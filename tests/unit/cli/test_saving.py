@@ -56,3 +56,23 @@ def test_own_files_are_replaced_and_own_links_followed(tmp_path):
         saved(tmp_path, name)
     for name in ("first.json", "made.json"):
         assert (tmp_path / "shared" / name).read_text() == '{"new": 1}'
+
+
+METRICS = "# HELP parquetry_table_readable 1 if the table could be read, else 0.\n"
+
+
+@pytest.mark.parametrize("content", ["#!/bin/sh\nexit 1\n", "# ours\na: 1\n", "# HELP other_metric x\n", "#"])
+def test_metrics_replace_no_file_that_only_begins_with_the_same_character(tmp_path, content):
+    file = tmp_path / "deploy.sh"
+    file.write_text(content)
+    for text in (METRICS, "# EOF\n"):
+        with pytest.raises(click.UsageError, match=r"exists and was not saved with metrics\.file"):
+            save(file, text, option="metrics.file", project=tmp_path / "project", at_once=True)
+    assert file.read_text() == content
+
+
+def test_metrics_replace_metrics(tmp_path):
+    file = tmp_path / "lake.prom"
+    for text in (METRICS, "# EOF\n", METRICS):
+        save(file, text, option="metrics.file", project=tmp_path / "project", at_once=True)
+        assert file.read_text() == text
