@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isinf
 from typing import Final
 
 from parquetry.compiler.reports.lake import Lake, LakeTable, TableCondition, Unreadable
@@ -31,6 +32,7 @@ VERSIONS_FACTOR: Final = 2
 COMMITS_TO_CLEAN: Final = 5
 ARCHIVE_BATCHES: Final = 3
 SAVEPOINT_DAYS: Final = 30
+PUBLISH_HOURS: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,6 +272,21 @@ def _savepoints(table: TableCondition) -> _Found:
     return reason, ("service", "savepoint", table.table, old[0], "--delete")
 
 
+def _publish(table: TableCondition) -> _Found:
+    name, seconds = max(table.publish_lag_seconds.items(), key=lambda entry: entry[1], default=("", 0.0))
+    if seconds <= PUBLISH_HOURS * 3600:
+        return None
+    if isinf(seconds):
+        reason = Message("the metadata of the published format {format} cannot be read", format=name)
+    else:
+        reason = Message(
+            "the published format {format} does not show a write of {age} ago",
+            format=name,
+            age=human_duration(seconds),
+        )
+    return reason, ("publish", table.table)
+
+
 HEALTH_CHECKS: Final[tuple[HealthCheck, ...]] = (
     HealthCheck(
         name="small_files",
@@ -314,5 +331,11 @@ HEALTH_CHECKS: Final[tuple[HealthCheck, ...]] = (
         find=_archive,
     ),
     HealthCheck(name="savepoints", limit=f"a savepoint older than {SAVEPOINT_DAYS} days", find=_savepoints),
+    HealthCheck(
+        name="publish",
+        limit=f"a published format that does not show a write of more than {PUBLISH_HOURS} hours ago, or "
+        "whose metadata cannot be read",
+        find=_publish,
+    ),
 )
 """All checks, in the order of their lines."""

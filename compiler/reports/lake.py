@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import ceil
+from math import ceil, inf
 from typing import Any, Final, TypeAlias
 
 from parquetry.compiler.evidence.figures import measured_debt, memory_turn, reads_by_statistics
@@ -50,6 +50,7 @@ from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import cleared
 from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec, TableTest
+from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.active import Timeline
@@ -136,7 +137,8 @@ class TableCondition(Brief):
             have found nothing to delete.
         archivable_commits: The number of those that neither a rule of retention nor a savepoint keeps there.
         last_commit_ms: The newest write that is not a clustering.
-        publish_lag_seconds: By format, the age of the oldest write that its metadata does not show.
+        publish_lag_seconds: By format, the age of the oldest write that its metadata does not show, and
+            infinity if the metadata cannot be read.
         last_clean_ms: The newest clean.
         last_archive_ms: The newest archival.
         last_clustering_ms: The newest clustering.
@@ -294,11 +296,16 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
 
 
 def _publish_lag_seconds(handle: TableHandle, *, now_ms: int) -> Mapping[str, float]:
-    """Return how far each format is behind, without those whose metadata cannot be read."""
+    """Return how far each format is behind: infinitely if its metadata cannot be read."""
     lags: dict[str, float] = {}
     for one in formats_of(handle):
-        with suppress(ParquetryError):
+        try:
             since_ms = _time_ms(handle, publish_lag(handle, one).since or "")
+        except StaleTimelineError:
+            raise  # the table changes, and is read again
+        except LATE_FAILURES:
+            lags[one.name] = inf
+        else:
             lags[one.name] = 0 if since_ms is None else max(0, now_ms - since_ms) / 1000
     return lags
 

@@ -299,7 +299,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
     Metric(
         name="publish_lag",
-        help="Age of the oldest write that a published format does not show, 0 without one.",
+        help="Age of the oldest write that a published format does not show, 0 without one, and infinity if "
+        "its metadata cannot be read.",
         unit="seconds",
         values=_publish_lag,
         labels=("format",),

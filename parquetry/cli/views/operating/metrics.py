@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from math import isfinite
 from types import ModuleType
 from typing import Any
 
@@ -28,7 +29,12 @@ class MetricsView:
                     "help": metric.help,
                     "unit": metric.unit or None,
                     "samples": [
-                        {"labels": dict(sample.labels), "value": sample.value} for sample in metric.samples
+                        # JSON has no infinity.
+                        {
+                            "labels": dict(sample.labels),
+                            "value": sample.value if isfinite(sample.value) else None,
+                        }
+                        for sample in metric.samples
                     ],
                 }
                 for metric in outcome

@@ -6,26 +6,32 @@ import dataclasses
 import json
 import re
 import shutil
+from math import inf
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.output import Paint, json_document
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.operating.health import HealthView
+from parquetry.cli.views.operating.metrics import MetricsView
 from parquetry.compiler.reports.health import (
     HEALTH_CHECKS,
+    PUBLISH_HOURS,
     SAVEPOINT_DAYS,
     health_lines,
     health_of,
 )
 from parquetry.compiler.reports.lake import Lake, Unreadable, UnreadTable, read_table
+from parquetry.compiler.reports.metrics import measured
+from parquetry.compiler.reports.open_metrics import open_metrics
+from parquetry.runtime.publish.publishing import formats_of, publish
 from parquetry.runtime.services.archive import ARCHIVE_BATCH
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.spec.table_spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import DeltaFormat, Publish, RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, write_applied
 from parquetry.runtime.table.handle import open_table
@@ -117,6 +123,22 @@ def a_savepoint(table):
     create_savepoint(table.handle, timing=FAST)
 
 
+def published(table, *, shown=True):
+    """Let the spec publish the table as a Delta table, and publish it if ``shown`` is True."""
+    with_spec(table, publish=Publish(delta=DeltaFormat()))
+    if shown:
+        publish(table.handle, formats_of(table.handle))
+
+
+def a_foreign_write_to_the_log(table):
+    published(table)
+    table.store.put(f"_delta_log/{1:020}.json", b'{"commitInfo": {"operation": "WRITE"}}\n')
+
+
+def no_publishing(table):
+    published(table, shown=False)
+
+
 DECAYS = [
     (foreign_appends, "small_files", 0),
     (many_files, "files", 0),
@@ -131,6 +153,8 @@ DECAYS = [
     (orphans_without_cleans, "clean", 0),
     (no_archivals, "archive", 0),
     (a_savepoint, "savepoints", SAVEPOINT_DAYS + 0.1),
+    (a_foreign_write_to_the_log, "publish", 0),
+    (no_publishing, "publish", (PUBLISH_HOURS + 1) / 24),
 ]
 
 
@@ -162,6 +186,24 @@ def test_a_repaired_table_has_no_line_any_more(table):
     assert line.command[:3] == ("service", "savepoint", "t")
     delete_savepoint(table.handle, line.command[3])
     assert "savepoints" not in checks(table, days=31)
+
+
+def test_a_table_that_is_published_in_time_has_no_line(table):
+    no_publishing(table)
+    assert checks(table) == []
+    publish(table.handle, formats_of(table.handle))
+    assert checks(table, days=1) == []
+
+
+def test_metadata_that_cannot_be_read_is_infinitely_behind(table):
+    a_foreign_write_to_the_log(table)
+    found = condition(table)
+    assert found.publish_lag_seconds == {"delta": inf}
+    (lag,) = [m for m in measured(Lake(project="shop", target="dev", tables=(found,))) if "lag" in m.name]
+    assert '"} +Inf\n' in open_metrics([lag])
+    answer = json.loads(json_document(MetricsView(), [lag]))
+    assert answer["metrics"][0]["samples"][0]["value"] is None
+    jsonschema.validate(answer, answer_schema("metrics"))
 
 
 def test_a_clean_that_found_nothing_counts(table):
