@@ -219,7 +219,7 @@ def test_statistics_of_files_are_used(tmp_path):
             connection.execute(f"EXPLAIN SELECT id FROM small WHERE v > {least}").fetchall()[0][1]
             for least in (0, 7)
         ]
-    assert ["Empty Result" in plan for plan in plans] == [False, True]
+    assert ["EMPTY_RESULT" in plan for plan in plans] == [False, True]
 
 
 def test_the_command_prints_the_statement_alone(tmp_path):

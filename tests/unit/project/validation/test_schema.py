@@ -138,6 +138,8 @@ PROMISED_OF_PROJECTS = [
 
 # Where the model keeps what stands under a key, if the two do not look alike.
 ELSEWHERE = {
+    "publish.iceberg.catalog": "publish.iceberg.catalog.name",
+    "retention.partitions.keep": "retention.partitions.keep_days",
     "moved.from": "moved_from",
     "retention.clean.keep_commits": "retention.keep_commits",
     "retention.clean.keep_versions": "retention.keep_versions",
@@ -147,7 +149,10 @@ ELSEWHERE = {
     "partitioning.url_encode": "url_encode",
 }
 # Keys without a value of their own in the model: what a file is, and what others stand for.
-FORM = {"apiVersion", "kind", "clustering.plan.partitions.all", "columns.file", "tests[].severity"}
+FORM = {
+    *("apiVersion", "kind", "clustering.plan.partitions.all", "columns.file", "publish.delta"),
+    "tests[].severity",
+}
 TESTS = {*LIMITS, *OF_ROWS}
 
 
@@ -220,6 +225,7 @@ def test_the_model_holds_every_key_of_a_table_and_nothing_else():
     leaves = {key for key in leaves if not key.startswith("tests[]")} - FORM
     computed = {"file", "location_declared", "settings", "origins", "history"}
     computed.add("clustering.execution.encryption_key")  # files.encryption_key once more
+    computed |= {f"publish.iceberg.catalog.{field}" for field in ("type", "options")}  # of the target
     fields = {field.removeprefix("spec.").removeprefix("extra.") for field in fields_of(ResolvedTable)}
     held = {field for field in fields if not field.startswith("tests[]")} - computed
     assert {ELSEWHERE.get(key, key) for key in leaves} == held
