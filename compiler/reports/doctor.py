@@ -55,6 +55,7 @@ _EXTRAS = {
     "gcsfs": ("gcsfs", "gcsfs", "tables and sources on Google Cloud Storage"),
     "cryptography": ("cryptography", "cryptography", "encrypted tables"),
     "prometheus-client": ("prometheus_client", "prometheus-client", "metrics as text"),
+    "pyiceberg": ("pyiceberg", "pyiceberg[hive,sql-sqlite]", "publishing as Iceberg tables"),
     "grpcio": ("grpc", "pyspark[connect]", "sessions of Spark Connect"),
 }
 """For each optional package: its module, the pip requirement that installs it, and its purpose.

@@ -96,7 +96,10 @@ def test_a_package_that_s3fs_itself_lacks_is_named(shop, blocked):
 
 def test_the_doctor_lists_the_packages_of_all_extras(tmp_path, blocked):
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    brought = {"pyspark[connect]": "grpcio"}  # by the extra of another package
+    brought = {
+        "pyspark[connect]": "grpcio",
+        "pyiceberg[hive,sql-sqlite]": "pyiceberg",
+    }  # with extras of their own
     words = [word.partition(">=")[0] for each in declared["optional-dependencies"].values() for word in each]
     extras = {brought.get(word, word): word for word in words if word != "pyarrow"}
     assert {name: extra for name, (_, extra, _) in _EXTRAS.items()} == extras
