@@ -1,4 +1,4 @@
-"""What a commit of ten files costs the Delta log of a table of many files: `python -m benchmarks.published_delta`.
+"""Measure a commit of ten files to the Delta log of a table of many files: `python -m benchmarks.published_delta`.
 
 Each line is one commit, with the reading of the state before it: CPU milliseconds, requests, bytes of the log that
 it read and wrote, and the memory that it took more than the process before. A checkpoint is due in each tenth.

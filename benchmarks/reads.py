@@ -1,4 +1,4 @@
-"""What reads in Python cost: `Table.to_arrow` and others against pyarrow.dataset, hudi-rs and Spark.
+"""Measure reads in Python: `Table.to_arrow` and others against pyarrow.dataset, hudi-rs and Spark.
 
 A full read and a point query of TPC-H's lineitem, each reader in a process of its own, all in one run. Writes
 benchmarks/READS.md, below ``BENCH_OUT`` where that is set.

@@ -133,7 +133,7 @@ def _rewrites(result: dict[str, Any]) -> list[str]:
 
 
 def _column_bytes(measured: dict[str, Any]) -> list[str]:
-    """Where parquetry's bytes are before and after, and what limits them."""
+    """Return parquetry's bytes by column before and after, and what limits them."""
     found, rows, bits = measured["bytes"], measured["rows"], measured["bits"]
     every = found["all"]
 

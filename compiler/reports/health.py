@@ -37,7 +37,7 @@ PUBLISH_HOURS: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLine:
-    """What a check found: the reason, and the words of the command that repairs or explains it.
+    """A finding of a check: the reason, and the words of the command that repairs or explains it.
 
     The program's name is not one of the words.
     """
@@ -67,7 +67,7 @@ class HealthStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableHealth(Brief):
-    """What is wrong with a table. Figures are None if the table cannot be read.
+    """The findings about a table. Figures are None if the table cannot be read.
 
     Attributes:
         table: The name in the project.

@@ -26,7 +26,7 @@ SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 _SPARK_VERSION: Final = "3.5.0"
 """The version of Spark whose form of a schema the parameters have."""
 _SPARK_PREFIXES: Final = ("spark.sql.sources.", "spark.sql.create.version")
-"""Those of Spark's parameters that describe a table; others are statistics, which ANALYZE TABLE keeps."""
+"""The prefixes of Spark's parameters that describe a table. Others are statistics of ANALYZE TABLE."""
 _PROVIDER: Final = "spark.sql.sources.provider"
 _INPUT_FORMATS: Final = "org.apache.hudi."
 _PART_LENGTH: Final = 4000
@@ -69,7 +69,7 @@ class CatalogTable:
 
     @property
     def other_format(self) -> str | None:
-        """What says that the entry is not that of a Hudi table, such as ``table_type=ICEBERG``, or None."""
+        """The sign that the entry is not that of a Hudi table, such as ``table_type=ICEBERG``, or None."""
         kind, provider = self.parameters.get("table_type", ""), self.parameters.get(_PROVIDER, "hudi")
         if kind.upper() in ("ICEBERG", "DELTA"):
             return f"table_type={kind}"

@@ -40,7 +40,7 @@ _WITHOUT_VALUES: Final = ("timestamp", "timestamp_ntz", "binary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """What a sync wrote to a catalog.
+    """The changes of a sync to a catalog.
 
     ``place`` names the entry, ``instant`` is the write up to which it follows the table. ``changes`` are the
     paths of the definition that were written, none for a new entry. ``warnings`` are findings that need

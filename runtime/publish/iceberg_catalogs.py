@@ -95,7 +95,7 @@ class NewestMetadata:
 
 
 class MetadataCatalog(Protocol):
-    """What names the newest metadata of one table. ``place`` is its description for messages.
+    """The place that names the newest metadata of one table. ``place`` is its description for messages.
 
     ``remedy`` says how to begin anew after a foreign write.
     """

@@ -82,7 +82,7 @@ class PublishedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishLag:
-    """How far the metadata of a format is behind the table.
+    """The distance of a format's metadata from the newest state of the table.
 
     ``instant`` is the newest write that it shows, or None if there is no metadata. ``writes`` is the number
     of writes that the table has and the metadata does not show, or that were rolled back and are still shown.

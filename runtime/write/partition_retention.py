@@ -61,7 +61,7 @@ class PartitionExpiry(Brief):
 
     @property
     def warnings(self) -> tuple[Text, ...]:
-        """What kept partitions from being deleted."""
+        """The reason why partitions were not deleted."""
         if not self.unread:
             return () if self.withheld is None else (self.withheld,)
         unread = Message(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SyncView:
-    """What a sync wrote for each table."""
+    """The changes of a sync to each table, as text or JSON."""
 
     def text(self, outcome: Sequence[SyncResult], paint: Paint) -> str:
         """Return one line for each table."""
