@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.jobs.declared_rules import check_declared, check_named
+from parquetry.compiler.lineage.emission import Lineage, lineage_of
+from parquetry.compiler.lineage.work import TableWork, WorkResult
 from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
 from parquetry.compiler.testing.execution import RowExecution, execute_tests
 from parquetry.compiler.testing.model import TableTests
@@ -175,6 +177,81 @@ class Observer(Protocol):
         ...
 
 
+class _WithLineage:
+    """An observer that also reports each job as events."""
+
+    def __init__(self, observer: Observer, lineage: Lineage) -> None:
+        """Pass everything on to ``observer``."""
+        self._observer, self._lineage = observer, lineage
+
+    def planned(self, jobs: tuple[JobPlan, ...]) -> None:
+        """Pass the jobs on."""
+        self._observer.planned(jobs)
+
+    def started(self, job: JobPlan) -> None:
+        """Report the job, whose table records the settings of the target or it would not be planned."""
+        self._observer.started(job)
+        source = next((source for source in job.spec.sources if source.name == job.source), None)
+        self._lineage.started(
+            TableWork(
+                table=job.table,
+                job=job.name,
+                location=job.location,
+                directory=job.directory,
+                spec=job.spec,
+                source=source,
+                reads=job.kind in (JobKind.CLUSTER, JobKind.TEST),
+                writes=job.kind is not JobKind.TEST,
+                plan_id=job.plan_id,
+                git_commit=job.git_commit,
+                dirty=job.dirty,
+            )
+        )
+
+    def ended(self, outcome: JobOutcome) -> None:
+        """Report the outcome."""
+        self._lineage.ended(outcome.table, outcome.name, result=_work_result(outcome), error=outcome.error)
+        self._observer.ended(outcome)
+
+
+def _work_result(outcome: JobOutcome) -> WorkResult | None:
+    """Return what a job did; rows are those that a commit wrote, without its deletes."""
+    result = outcome.result
+    if result is None:
+        return None
+    commit, clustering = result.commit, result.clustering
+    if commit is not None and commit.instant is not None:
+        return WorkResult(
+            instants=(commit.instant,),
+            rows=commit.inserted_rows + commit.updated_rows,
+            files=commit.files,
+            size_bytes=commit.bytes_written,
+            files_read=result.files_read,
+            counts={name: getattr(commit, name) for name in _COMMIT_COUNTS},
+        )
+    if clustering is not None and clustering.instants:
+        return WorkResult(
+            instants=clustering.instants,
+            rows=clustering.rows,
+            files=clustering.files_after,
+            size_bytes=clustering.bytes_after,
+            counts={name: getattr(clustering, name) for name in _CLUSTERING_COUNTS},
+        )
+    return WorkResult(files_read=result.files_read if commit is not None else None)
+
+
+_COMMIT_COUNTS: Final = (
+    "inserted_rows",
+    "updated_rows",
+    "deleted_rows",
+    "late_rows",
+    "files_added",
+    "files_rewritten",
+    "groups_replaced",
+)
+_CLUSTERING_COUNTS: Final = ("groups", "files_before", "files_after", "bytes_before", "bytes_after")
+
+
 def run_tables(
     workspace: Workspace,
     *,
@@ -206,16 +283,21 @@ def run_tables(
     """
     check_allowed(workspace)
     root, target = workspace.project.root, workspace.project.target.name
-    with recorded_run(root, run_id, target=target, started_ms=time.time_ns() // 1_000_000):
-        return _run_tables(
+    with (
+        recorded_run(root, run_id, target=target, started_ms=time.time_ns() // 1_000_000),
+        lineage_of(workspace, command="run", run_id=run_id) as lineage,
+    ):
+        result = _run_tables(
             workspace,
             only=only,
             run_id=run_id,
             prepare=prepare,
-            observer=observer,
+            observer=_WithLineage(observer, lineage),
             diagnose=diagnose,
             applied=applied,
         )
+        lineage.failed(result.failure)
+        return result
 
 
 def _run_tables(

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.git.repository import GitWorkTree
+from parquetry.compiler.lineage.emission import lineage_of
+from parquetry.compiler.lineage.work import TableWork, WorkResult
 from parquetry.compiler.plan.actions import job_references
 from parquetry.compiler.plan.model import PlanDocument, Step, TableAction
 from parquetry.compiler.security.allowed_settings import recorded_settings
@@ -32,6 +35,8 @@ from parquetry.runtime.spec.job import JobKind, JobPlan
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import setting_differences
 from parquetry.runtime.table.acting_user import acting_user
+
+_APPLY: Final = "apply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,14 +206,51 @@ def apply_plan(
             alternative=alternative,
         )
     results: list[ActionResult] = []
-    for action in plan.intent.actions:
-        spent_bytes = sum(result.rewritten.size_bytes for result in results)
-        results.append(_apply(action, plan, workspace, launch, spent_bytes=spent_bytes))
+    with lineage_of(workspace, command=_APPLY, run_id=None) as lineage:
+        for action in plan.intent.actions:
+            spent_bytes = sum(result.rewritten.size_bytes for result in results)
+            lineage.started(_work(action, plan, workspace))
+            result = _apply(action, plan, workspace, launch, spent_bytes=spent_bytes)
+            lineage.ended(action.table, _APPLY, result=_work_result(result), error=result.error)
+            results.append(result)
+        lineage.failed(ApplyResult(plan=plan, results=tuple(results)).failure)
     done = [result.action for result in results if result.applied is not None]
     if done:
         located = {a.table: None if Step.FORGET in a.steps else a.location for a in done}
         remember(workspace.project.root, workspace.project.target.name, located)
     return ApplyResult(plan=plan, results=tuple(results))
+
+
+def _work(action: TableAction, plan: PlanDocument, workspace: Workspace) -> TableWork:
+    """Return what events say of an action; its plan contains the settings of the target that it records."""
+    return TableWork(
+        table=action.table,
+        job=_APPLY,
+        location=action.location,
+        directory=str(workspace.project.root),
+        spec=action.spec,
+        plan_id=plan.plan_id,
+        steps=tuple(map(str, action.steps)),
+        git_commit=plan.intent.git_commit,
+        dirty=None if plan.evidence.uncommitted is None else bool(plan.evidence.uncommitted),
+    )
+
+
+def _work_result(result: ActionResult) -> WorkResult | None:
+    """Return what an action did, or None if it did nothing."""
+    if result.applied is None:
+        return None
+    altered = "ALTER" if Step.EVOLVE in result.action.steps else None
+    evolved = () if result.applied.instant is None else (result.applied.instant,)
+    rewritten = result.rewritten
+    return WorkResult(
+        change="CREATE" if result.applied.created else altered,
+        instants=(*evolved, *rewritten.instants),
+        files=rewritten.files_after if rewritten.instants else None,
+        counts={"files_before": rewritten.files_before, "files_after": rewritten.files_after}
+        if rewritten.instants
+        else {},
+    )
 
 
 def _apply(

@@ -55,6 +55,7 @@ _EXTRAS = {
     "gcsfs": ("gcsfs", "gcsfs", "tables and sources on Google Cloud Storage"),
     "cryptography": ("cryptography", "cryptography", "encrypted tables"),
     "prometheus-client": ("prometheus_client", "prometheus-client", "metrics as text"),
+    "openlineage-python": ("openlineage", "openlineage-python", "events of lineage"),
     "pyiceberg": ("pyiceberg", "pyiceberg[hive,sql-sqlite]", "publishing as Iceberg tables"),
     "grpcio": ("grpc", "pyspark[connect]", "sessions of Spark Connect"),
 }

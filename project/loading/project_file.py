@@ -22,6 +22,7 @@ from parquetry.project.model.resolved import (
     Budget,
     Launcher,
     Layer,
+    LineageSettings,
     MetricsSettings,
     Origin,
     SparkLaunchSettings,
@@ -205,6 +206,7 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
         signing_keys=_signing_keys(value.get("applied") or file.value.get("applied") or {}),
         tests_after_run=bool((value.get("tests") or file.value.get("tests") or {}).get("after_run")),
         metrics=_metrics(value.get("metrics") or {}, root),
+        lineage=_lineage(value.get("lineage") or {}, root),
         declared=head.settings[name],
         catalogs=value.get("catalogs", {}),
     )
@@ -216,6 +218,19 @@ def _metrics(value: Mapping[str, Any], root: Path) -> MetricsSettings | None:
     if file is None and push_gateway is None:
         return None
     return MetricsSettings(file=None if file is None else str(root / file), push_gateway=push_gateway)
+
+
+def _lineage(value: Mapping[str, Any], root: Path) -> LineageSettings | None:
+    """Return where commands send events, or None if that is nowhere or not known here."""
+    file, url, console = value.get("file"), value.get("url"), value.get("console", False)
+    if file is None and url is None and not console:
+        return None
+    return LineageSettings(
+        url=url,
+        api_key=value.get("api_key"),
+        file=None if file is None else str(root / file),
+        console=console,
+    )
 
 
 def _signing_keys(applied: Mapping[str, Any]) -> tuple[str, ...]:
@@ -483,6 +498,8 @@ def _site(path: DocumentPath, beside: Node) -> TemplateSite:
             names = [str(option) for option in options]
             if names and _CREDENTIAL.search(names[-1]) and not any(map(_ADDRESS.search, names)):
                 site = TemplateSite.CREDENTIALS
+        case ("lineage", "api_key"):
+            site = TemplateSite.CREDENTIALS
         case ("spark", "conf", str() as key):
             site = _site_of_setting(key)
         case ("spark", "submit_args", int() as index):

@@ -101,6 +101,19 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LineageSettings:
+    """The URL of the server and the absolute path of the file that get the events of a target.
+
+    ``console`` writes them to standard error too.
+    """
+
+    url: str | None = None
+    api_key: str | Secret | None = None
+    file: str | None = None
+    console: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSetting:
     """A setting of a target that affects jobs, in the forms that ``project.model.target_settings`` makes.
 
@@ -140,8 +153,9 @@ class Target:
 
     Without an environment, values that read one contain the placeholder ``${NAME}``. ``signing_keys`` are
     references to the keys of applied records, the current one first. Without ``prices``, plans show no costs.
-    With ``tests_after_run``, `run` executes the tests of tables. Without ``metrics``, commands emit none.
-    ``catalogs`` has the options of each catalog by its name, with ``type``.
+    With ``tests_after_run``, `run` executes the tests of tables. Without ``metrics``, commands emit none,
+    and without ``lineage``, they send no events. ``catalogs`` has the options of each catalog by its name,
+    with ``type``.
     """
 
     name: str
@@ -155,6 +169,7 @@ class Target:
     prices: Prices | None = None
     tests_after_run: bool = False
     metrics: MetricsSettings | None = None
+    lineage: LineageSettings | None = None
     catalogs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def protects(self, table: str) -> bool:

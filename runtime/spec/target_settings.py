@@ -1,4 +1,4 @@
-"""The settings of a target that affect jobs: the start of Spark, access to storage, metrics, and limits.
+"""The settings of a target that affect jobs: the start of Spark, access to storage, events, and limits.
 
 They are plain JSON by dotted path (``spark.conf.spark.executor.memory``, ``storage.endpoint_url``). A value
 from the environment is kept as its template, and literal passwords are ``***``.
@@ -95,10 +95,15 @@ _CREDENTIAL: Final = re.compile(
 )
 """Credentials. With those of someone else, reads and writes of the same locations are rejected."""
 
+_BELOW_TARGET: Final = re.compile(r"target(/(?!\.\.?(/|$))[\w.-]+)+")
+"""Paths below ``target/`` of the project."""
+
 _WHOLE_SETTINGS: Final[Mapping[str, re.Pattern[str]]] = {
     "spark.master": re.compile(r"local(\[(\d{1,4}|\*)(,\d{1,4})?\])?"),
     "spark.launcher": re.compile("in-process"),
-    "metrics.file": re.compile(r"target(/(?!\.\.?(/|$))[\w.-]+)+"),  # below target/ of the project
+    "metrics.file": _BELOW_TARGET,
+    "lineage.file": _BELOW_TARGET,
+    "lineage.console": re.compile(r"true|false"),
 }
 _ENV_REFERENCE: Final = re.compile(
     r"""\{\{ \s* env_var\( \s* ['"]\w+['"] \s* (,\s* (?:'(?P<one>[^'"\\{}]*)'|"(?P<two>[^'"\\{}]*)") \s*)? \)

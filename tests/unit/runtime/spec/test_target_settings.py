@@ -27,6 +27,8 @@ HARMLESS = {
     "storage.client_kwargs.region_name": "eu-west-1",
     "storage.config_kwargs.read_timeout": 60,
     "metrics.file": "target/metrics/lake.prom",
+    "lineage.file": "target/lineage.jsonl",
+    "lineage.console": True,
     "budget.per_run": "1GiB",
     "protect": ["*"],
 }
@@ -55,6 +57,10 @@ EXECUTING = {
     "storage.key.nested": "x",
     "metrics.push_gateway": "http://evil",
     "metrics.file": "target/../deploy.sh",
+    "lineage.url": "http://evil",
+    "lineage.url.env": "{{ env_var('ADDRESS') }}",
+    "lineage.api_key": "{{ env_var('AWS_SECRET_ACCESS_KEY') }}",
+    "lineage.file": "/etc/passwd",
 }
 
 

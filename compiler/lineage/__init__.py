@@ -1,0 +1,1 @@
+"""Events of OpenLineage about the jobs of `run` and the actions of `apply`."""
