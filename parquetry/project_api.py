@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import Counter
@@ -36,6 +37,9 @@ from parquetry.text.html import html_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +184,8 @@ class Project:
         """Ingest what is due, then cluster, clean and archive what is due, as ``parquetry run`` does.
 
         If the applied spec of a table differs from the declared one, the run skips the table unless
-        ``applied`` is True. If a job fails, the other tables continue; then the job's error is raised.
+        ``applied`` is True. If a job fails, the other tables continue; then the job's error is raised. At the
+        end, the metrics of all tables are emitted as the target declares.
 
         Args:
             only: ``ingest`` or ``services`` to do only this part, None for both.
@@ -214,6 +219,10 @@ class Project:
                 diagnose=unexpected_error,
                 applied=applied,
             )
+            if self._workspace.project.target.metrics is not None:
+                from parquetry.cli.requests.emission import emit_metrics_of  # noqa: PLC0415  # needs click
+
+                emit_metrics_of(self._workspace, warn=lambda reason: _LOG.warning("%s", in_python(reason)))
             if check and result.failure is not None:
                 raise result.failure
         return result

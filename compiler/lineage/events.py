@@ -47,7 +47,7 @@ _RETRY: Final = {"total": 2, "connect": 2, "read": 2}
 
 _HUDI, _PARQUET = "hudi", "parquet"
 
-State = Literal["START", "COMPLETE", "FAIL", "ABORT"]
+EventState = Literal["START", "COMPLETE", "FAIL", "ABORT"]
 
 
 @attr.define
@@ -112,13 +112,13 @@ class CommandEvents:
     run_id: str | None
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
-    def of_command(self, state: State, *, error: ParquetryError | None = None) -> RunEvent:
+    def of_command(self, state: EventState, *, error: ParquetryError | None = None) -> RunEvent:
         """Return an event about the command itself."""
         return self._event(state, self.uuid, self._name, self.command, facets=dict(_failure(error)))
 
     def of_work(
         self,
-        state: State,
+        state: EventState,
         uuid: str,
         work: TableWork,
         *,
@@ -149,7 +149,7 @@ class CommandEvents:
 
     def _event(
         self,
-        state: State,
+        state: EventState,
         uuid: str,
         name: str,
         kind: str,

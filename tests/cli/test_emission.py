@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
+import parquetry
 from parquetry.cli.main import command_line
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import EVENTS, PROJECT, ProjectFolder
@@ -117,6 +118,18 @@ def test_a_location_belongs_to_no_project(folder):
     declare(folder, allowed=False, file="target/lake.prom")
     assert called(folder, "service", "clean", str(folder.root / "warehouse/events")).exit_code == 0
     assert not (folder.root / "target/lake.prom").exists()
+
+
+def test_a_run_from_python_emits_the_metrics_of_all_tables(folder, tmp_path, caplog):
+    out = tmp_path / "lake.prom"
+    apply(folder, file=str(out))
+    project = parquetry.load(folder.root, select=["events"])
+    assert project.run(only="services").failure is None
+    assert values(out.read_text(encoding="utf-8")) == values(called(folder, "metrics").stdout)
+    out.write_text("by hand", encoding="utf-8")
+    project.run(only="services")
+    assert "the metrics were not emitted: " in caplog.text
+    assert out.read_text(encoding="utf-8") == "by hand"
 
 
 def test_a_failure_to_emit_is_a_warning(folder, tmp_path):

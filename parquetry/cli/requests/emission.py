@@ -52,24 +52,30 @@ def emits_metrics(*unless: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 def emit_metrics(request: ProjectRequest, output: Output) -> None:
+    """Write the metrics of the request's project, as :func:`emit_metrics_of` does."""
+    try:
+        workspace = whole_workspace(request)
+    except ParquetryError:
+        return  # the command has failed for this reason
+    emit_metrics_of(workspace, warn=output.warn)
+
+
+def emit_metrics_of(workspace: Workspace, *, warn: Callable[[Message], None]) -> None:
     """Write the metrics of all tables to the places that the target declares, if it declares any.
 
     Places that the target does not allow, or that are not applied, get nothing. A failure is a warning: what
     the command did is done.
     """
-    try:
-        workspace = whole_workspace(request)
-    except ParquetryError:
-        return  # the command has failed for this reason
     settings = workspace.project.target.metrics
     if settings is None:
         return
+    workspace = replace(workspace, tables=workspace.project.tables, select=(), exclude=())
     try:
         _check_in_force(workspace)
-        _emit(request, settings)
+        _emit(workspace, settings)
     except (ParquetryError, click.ClickException, OSError, ValueError) as error:
         reason: Text = error.message if isinstance(error, ParquetryError) else _reason(error)
-        output.warn(Message("the metrics were not emitted: {reason}", reason=reason))
+        warn(Message("the metrics were not emitted: {reason}", reason=reason))
 
 
 def _check_in_force(workspace: Workspace) -> None:
@@ -91,17 +97,17 @@ def _check_in_force(workspace: Workspace) -> None:
         pass
 
 
-def _emit(request: ProjectRequest, settings: MetricsSettings) -> None:
-    from parquetry.cli.requests.lake import lake_of
+def _emit(workspace: Workspace, settings: MetricsSettings) -> None:
+    from parquetry.cli.requests.lake import lake_of_workspace
     from parquetry.cli.requests.saving import save
     from parquetry.cli.views.operating.metrics import MetricsView, open_metrics_library
     from parquetry.compiler.reports.metrics import measured
 
-    lake = lake_of(replace(request, select=(), exclude=()), ())
+    lake = lake_of_workspace(workspace)
     metrics = measured(lake)
     if settings.file is not None:
         text = MetricsView().document(metrics, "text")
-        save(Path(settings.file), text, option="metrics.file", project=request.directory, at_once=True)
+        save(Path(settings.file), text, option="metrics.file", project=workspace.project.root, at_once=True)
     if settings.push_gateway is not None:
         push = open_metrics_library().push
         push(metrics, settings.push_gateway, project=lake.project, target=lake.target)

@@ -11,6 +11,7 @@ from parquetry.message import joined
 
 if TYPE_CHECKING:
     from parquetry.compiler.reports.lake import Lake
+    from parquetry.compiler.workspace.opened import Workspace
     from parquetry.errors import ParquetryError
 
 
@@ -22,9 +23,6 @@ def lake_of(request: ProjectRequest, tables: tuple[str, ...]) -> Lake:
         click.UsageError: Tables are both named and selected.
 
     """
-    from parquetry.compiler.jobs.past_runs import last_runs
-    from parquetry.compiler.reports.lake import read_lake
-
     if tables:
         refuse_selection("TABLE names the tables")
         request = replace(request, select=(), exclude=())
@@ -32,6 +30,14 @@ def lake_of(request: ProjectRequest, tables: tuple[str, ...]) -> Lake:
     if tables:
         chosen = tuple(workspace.table(name) for name in dict.fromkeys(tables))
         workspace = replace(workspace, tables=chosen)
+    return lake_of_workspace(workspace)
+
+
+def lake_of_workspace(workspace: Workspace) -> Lake:
+    """Return the condition of the tables of a workspace."""
+    from parquetry.compiler.jobs.past_runs import last_runs
+    from parquetry.compiler.reports.lake import read_lake
+
     project, names = workspace.project, [table.name for table in workspace.tables]
     return read_lake(workspace, last_runs=last_runs(project.root, target=project.target.name, tables=names))
 
