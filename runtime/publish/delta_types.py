@@ -26,6 +26,7 @@ _PRIMITIVES: Final = {
     **{name: name for name in ("boolean", "float", "double", "string", "binary", "date", "timestamp")},
 }
 _WIDENINGS: Final = frozenset({("int", "bigint"), ("float", "double")})
+_WIDENED: Final = frozenset((_PRIMITIVES[one], _PRIMITIVES[other]) for one, other in _WIDENINGS)
 _BOUNDED: Final = frozenset({"int", "bigint", "float", "double", "string", "date", "timestamp"})
 _DAY_MS: Final = 86_400_000
 _EARLIEST_MS: Final = -62_135_596_800_000
@@ -52,12 +53,9 @@ def unreadable_change(before: str, after: str) -> str | None:
     """Return a column whose old files Delta's readers cannot read by the new schema, or None."""
     old = {field["name"]: field["type"] for field in json.loads(before)["fields"]}
     new = {field["name"]: field["type"] for field in json.loads(after)["fields"]}
-    widened = {(_PRIMITIVES[one], _PRIMITIVES[other]) for one, other in _WIDENINGS}
-    for name, kind in new.items():
-        former = old.get(name, kind)
-        if former != kind and not _is_extended(former, kind) and (former, kind) not in widened:
-            return str(name)
-    return None
+    return next(
+        (str(name) for name, kind in new.items() if not _is_readable(old.get(name, kind), kind)), None
+    )
 
 
 def unreadable_column(file: PublishedFile, kinds: Mapping[str, str]) -> str | None:
@@ -133,19 +131,22 @@ def _time_text(ms: int) -> str | None:
     return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
-def _is_extended(old: Any, new: Any) -> bool:
-    """Return whether a nested type has gained fields and is otherwise the same."""
+def _is_readable(old: Any, new: Any) -> bool:
+    """Return whether Delta's readers read values of an old type by the new one.
+
+    The types are equal but for new fields of structs and for widened numbers, at any depth.
+    """
     if not (isinstance(old, dict) and isinstance(new, dict)):
-        return bool(old == new)
+        return bool(old == new) or (isinstance(old, str) and isinstance(new, str) and (old, new) in _WIDENED)
     if old["type"] != new["type"]:
         return False
     if old["type"] == "struct":
         fields = {field["name"]: field["type"] for field in new["fields"]}
         return all(
-            _is_extended(field["type"], fields.get(field["name"], field["type"])) for field in old["fields"]
+            _is_readable(field["type"], fields.get(field["name"], field["type"])) for field in old["fields"]
         )
     inner = "elementType" if old["type"] == "array" else "valueType"
-    return _is_extended(old[inner], new[inner])
+    return _is_readable(old[inner], new[inner])
 
 
 def _type(kind: ColumnType) -> Any:

@@ -9,15 +9,17 @@ import pytest
 
 from parquetry.runtime.errors import ForeignTableError, UnsupportedTableError
 from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
+from parquetry.runtime.publish.delta_types import delta_schema, unreadable_change
 from parquetry.runtime.publish.publishing import publish
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
-from parquetry.runtime.spec.table_spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import Column, DeltaFormat, Publish, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
+from tests.support.arrow_writer import ArrowWriter
 from tests.support.delta_readers import READERS, delta_rs, sorted_rows
 from tests.support.hudi_rs import read
 from tests.support.small_table import make_table
@@ -262,3 +264,44 @@ def test_the_requests_of_a_commit_do_not_grow_with_the_table(tmp_path):
     assert opened == []
     listed = {path for kind, path in counting.calls() if kind is Kind.LIST and path.startswith("p=")}
     assert listed <= {"p=p1", "p=p2"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "old", "new"),
+    [
+        ("array<int>", "array<bigint>", [1, None], [2**40]),
+        ("map<string,float>", "map<string,double>", [("a", 0.5)], [("a", 1e300)]),
+        ("struct<a:struct<b:int>>", "struct<a:struct<b:bigint>>", {"a": {"b": 1}}, {"a": {"b": 2**40}}),
+    ],
+)
+def test_a_widened_part_of_a_column_is_followed(tmp_path, before, after, old, new):
+    columns = (Column(name="id", type="string", nullable=False), Column(name="c", type=before))
+    path = tmp_path / "t"
+    table = ArrowWriter(
+        path,
+        TableSpec(name="orders", columns=columns, record_key=("id",), publish=Publish(delta=DeltaFormat())),
+    )
+    table.insert([{"id": "a", "c": old}])
+    table.apply(columns=(columns[0], Column(name="c", type=after)))
+    table.insert([{"id": "b", "c": new}])
+    assert publish(table.handle, [DeltaLog(table.handle.store)])[0].files_added == 0
+    for name, reader in READERS.items():
+        assert sorted_rows(reader(path), ("id", "c")) == [("a", old), ("b", new)], name
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "column"),
+    [
+        ("array<int>", "array<bigint>", None),
+        ("int", "array<int>", "c"),
+        ("array<int>", "int", "c"),
+        ("array<int>", "array<string>", "c"),
+        ("array<decimal(5,2)>", "array<decimal(9,2)>", "c"),
+        ("struct<a:array<float>>", "struct<a:array<double>,b:int>", None),
+        ("struct<a:bigint>", "struct<a:int>", "c"),
+        ("map<string,struct<a:int>>", "map<string,struct<a:double>>", "c"),
+    ],
+)
+def test_types_that_readers_do_not_convert_are_named(before, after, column):
+    schemas = [delta_schema([Column(name="c", type=one)]) for one in (before, after)]
+    assert unreadable_change(*schemas) == column
