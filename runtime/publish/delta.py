@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parquetry.message import command
+from parquetry.message import Message, Text, Value, command
 from parquetry.runtime.errors import ForeignTableError, UnsupportedTableError
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.publish.delta_types import (
@@ -319,11 +319,15 @@ class DeltaLog:
         changes: bool,  # noqa: FBT001
     ) -> dict[str, Any]:
         if file.statistics.encrypted:
-            raise self._unsupported(file.path, "Delta's readers cannot read encrypted files")
+            raise self._unsupported(Value.file(file.path), "Delta's readers cannot read encrypted files")
         column = unreadable_column(file, kinds)
         if column is not None:
             raise self._unsupported(
-                column, f"{file.path} has values of a type that Delta's readers do not convert"
+                column,
+                Message(
+                    "{file} has values of a type that Delta's readers do not convert",
+                    file=Value.file(file.path),
+                ),
             )
         stored = {name: kind for name, kind in kinds.items() if name not in snapshot.partition_by}
         return {
@@ -382,7 +386,7 @@ class DeltaLog:
             command=command("publish", "TABLE"),
         )
 
-    def _unsupported(self, what: str, reason: str) -> UnsupportedTableError:
+    def _unsupported(self, what: str | Value, reason: Text) -> UnsupportedTableError:
         return UnsupportedTableError(
             "{table}: {what} cannot be published to Delta: {reason}; remove publish.delta from the table",
             table=self._store.uri,
