@@ -25,6 +25,9 @@ returns other rows without an error. `make readers` runs them all again, and a t
 A table that declares its `readers` is checked against this matrix: `validate` warns of settings with which one of them
 is wrong (PQ713) or fails (PQ714), and `plan` warns before a change does so (SC603, SC604).
 
+The readers of Delta and Iceberg read the metadata that `publish` writes. All their tables are published, but those of
+the kinds `unpublished` and `publishing_stopped`.
+
 ```yaml fragment
 readers: [hudi-1.2, clickhouse]      # of a table, or of a target for all its tables
 ```
@@ -43,13 +46,15 @@ def _kinds(found: Matrix) -> Iterator[str]:
 
 
 def _results(found: Matrix) -> Iterator[str]:
-    """Yield the matrix: kinds down, readers across in two parts, so that a page holds them."""
+    """Yield the matrix: kinds down, readers across in parts, so that a page holds them."""
     run = [reader for reader in found.readers.values() if reader.version is not None]
     yield from ("## Results", "", "| reader | name in `readers` | version | call |", "|---|---|---|---|")
     for reader in run:
         yield f"| {reader.title} | `{reader.name}` | {reader.version} | `{reader.call}` |"
-    middle = (len(run) + 1) // 2
-    for part in (run[:middle], run[middle:]):
+    others = [reader for reader in run if reader.published_as is None]
+    middle = (len(others) + 1) // 2
+    published = [[reader for reader in run if reader.published_as == form] for form in ("delta", "iceberg")]
+    for part in (others[:middle], others[middle:], *published):
         yield from ("", f"| kind | {' | '.join(f'`{reader.name}`' for reader in part)} |")
         yield "|---" * (len(part) + 1) + "|"
         for kind in found.kinds:

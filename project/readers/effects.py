@@ -88,17 +88,24 @@ def effects(spec: TableSpec, readers: Iterable[str], *, since: TableSpec | None 
         readers: The names of readers of the matrix.
         since: The spec before a change; then only what the change adds is returned.
     """
-    before = set() if since is None else {trait.kind for trait in _traits(since)}
-    added = [trait for trait in _traits(spec) if trait.kind not in before]
-    if since is not None:
-        added += _traits_of_evolution(since, spec)
     known = matrix().readers
     return tuple(
         Effect(reader=known[name], trait=trait, cell=cell)
         for name in readers
-        for trait in added
+        for trait in _added(spec, known[name], since)
         if (cell := _fault(known[name], trait.kind)) is not None
     )
+
+
+def _added(spec: TableSpec, reader: Reader, since: TableSpec | None) -> list[Trait]:
+    """Return the traits of a table that a reader meets, and did not meet before a change."""
+    if since is None:
+        return [*_traits(spec, reader)]
+    before = {trait.kind for trait in _traits(since, reader)}
+    if stopped := [*_traits_of_stopping(since, spec, reader)]:
+        return stopped
+    added = [trait for trait in _traits(spec, reader) if trait.kind not in before]
+    return added if _misses_metadata(spec, reader) else [*added, *_traits_of_evolution(since, spec)]
 
 
 def _fault(reader: Reader, kind: str) -> MatrixCell | None:
@@ -109,8 +116,23 @@ def _fault(reader: Reader, kind: str) -> MatrixCell | None:
     return None if kind != "upserted" and cell == reader.cells.get("upserted") else cell
 
 
-def _traits(spec: TableSpec) -> Iterator[Trait]:
-    """Yield the traits of a table, by its spec."""
+def _traits(spec: TableSpec, reader: Reader) -> Iterator[Trait]:
+    """Yield the traits of a table that matter to a reader, by its spec."""
+    if _misses_metadata(spec, reader):
+        yield Trait(
+            kind="unpublished",
+            path=f"publish.{reader.published_as}",
+            when=f"without publish.{reader.published_as}",
+            remedy=f"set publish.{reader.published_as}: {{}}",
+        )
+        return
+    for name in _published(spec):
+        yield Trait(
+            kind=f"published_{name}",
+            path=f"publish.{name}",
+            when=f"with publish.{name}",
+            remedy=f"remove publish.{name}, or {_OTHERWISE}",
+        )
     yield from _traits_of_files(spec)
     yield from _traits_of_columns(spec)
     if spec.files.encryption_key is not None:
@@ -218,10 +240,34 @@ def _kinds_of(column_type: ColumnType) -> Iterator[str]:
             yield "before_1970"
 
 
+def _published(spec: TableSpec) -> tuple[str, ...]:
+    """Return the names of the formats in which a table is published."""
+    publish = spec.publish
+    given = {} if publish is None else {"delta": publish.delta, "iceberg": publish.iceberg}
+    return tuple(name for name, form in given.items() if form is not None)
+
+
+def _misses_metadata(spec: TableSpec, reader: Reader) -> bool:
+    """Return whether a reader reads metadata that the table does not publish."""
+    return reader.published_as is not None and reader.published_as not in _published(spec)
+
+
 def _keeps_one_version(retention: RetentionPolicy) -> bool:
     """Return whether each write deletes the files that it replaces as soon as it is committed."""
     others = (retention.keep_commits, retention.max_age_seconds)
     return retention.keep_versions == 1 and others == (None, None)
+
+
+def _traits_of_stopping(old: TableSpec, new: TableSpec, reader: Reader) -> Iterator[Trait]:
+    """Yield what metadata that no write follows any more means for a reader of it."""
+    form = reader.published_as
+    if form in _published(old) and form not in _published(new):
+        yield Trait(
+            kind="publishing_stopped",
+            path=f"publish.{form}",
+            when=f"once publish.{form} is removed, as it sees no later write",
+            remedy=f"keep publish.{form}, or {_OTHERWISE}",
+        )
 
 
 def _traits_of_evolution(old: TableSpec, new: TableSpec) -> Iterator[Trait]:

@@ -43,6 +43,8 @@ class Reader:
     """A reader with its cells by kind. ``version`` is None if it was not run; then kinds may lack a cell.
 
     ``call`` is how it reads a table. ``lists_files`` is True if it also accepts a list of live files.
+    ``published_as`` is the key below ``publish:`` whose metadata it reads, or None if it needs none. Its
+    tables are published so, but for those of the kinds ``unpublished`` and ``publishing_stopped``.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Reader:
     call: str
     version: str | None = None
     lists_files: bool = False
+    published_as: str | None = None
     cells: Mapping[str, MatrixCell] = field(default_factory=dict)
 
 

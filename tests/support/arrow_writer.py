@@ -25,6 +25,7 @@ from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.publish.publishing import publish_after
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.attempt.write_attempt import Attempt
 from parquetry.runtime.spark.cluster import cluster
@@ -77,6 +78,7 @@ class ArrowWriter:
         """Delete the partition of this value."""
         (column,) = self.spec.partition_by
         delete_partitions(self.handle, [{column: value}])
+        publish_after(self.handle, "write")
         self.rows = {key: row for key, row in self.rows.items() if row[column] != value}
 
     def apply(self, **changes: Any) -> None:
@@ -91,6 +93,7 @@ class ArrowWriter:
     def cluster(self) -> None:
         """Cluster what is due; old files stay until they are cleaned."""
         assert cluster(cast("Any", OneProcessSpark()), self.handle, timing=FAST).instants
+        publish_after(self.handle, "clustering")
 
     def clean(self) -> None:
         """Delete every file that is not live."""
@@ -125,6 +128,7 @@ class ArrowWriter:
             return attempt.outcome(operation, results=read_independent_results(results), footprint=footprint)
 
         run_write(self.handle, action=Action.COMMIT, operation=operation, body=body, timing=FAST)
+        publish_after(self.handle, "write")
         self.rows |= {row["id"]: row for row in rows}
 
     def _buckets(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import deltalake
@@ -22,10 +23,16 @@ def polars(path: Path | str) -> pa.Table:
 
 
 def duckdb_scan(path: Path | str) -> pa.Table:
-    with duckdb.connect() as connection:
-        import_extension("delta", con=connection)
-        connection.execute("load delta")
-        return connection.execute("select * from delta_scan(?)", [str(path)]).to_arrow_table()
+    return _connection().execute("select * from delta_scan(?)", [str(path)]).to_arrow_table()
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    """A connection with the extension, which is slow to load."""
+    connection = duckdb.connect()
+    import_extension("delta", con=connection)
+    connection.execute("load delta")
+    return connection
 
 
 READERS = {"delta-rs": delta_rs, "polars": polars, "duckdb": duckdb_scan}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -29,11 +30,17 @@ def polars(path: Path | str) -> pa.Table:
 
 
 def duckdb_scan(path: Path | str) -> pa.Table:
-    with duckdb.connect() as connection:
-        for name in ("avro", "iceberg"):
-            import_extension(name, con=connection)
-            connection.execute(f"load {name}")
-        return connection.execute("select * from iceberg_scan(?)", [str(path)]).to_arrow_table()
+    return _connection().execute("select * from iceberg_scan(?)", [str(path)]).to_arrow_table()
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    """A connection with the extensions, which are slow to load."""
+    connection = duckdb.connect()
+    for name in ("avro", "iceberg"):
+        import_extension(name, con=connection)
+        connection.execute(f"load {name}")
+    return connection
 
 
 READERS = {"pyiceberg": pyiceberg, "polars": polars, "duckdb": duckdb_scan}

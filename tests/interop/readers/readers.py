@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 import parquetry
-from parquetry.project.readers.matrix import MatrixCell, ReaderResult
+from parquetry.project.readers.matrix import MatrixCell, ReaderResult, matrix
 from tests.interop.environment import readers_python
 from tests.interop.readers.kinds import MadeTable, the_key
-from tests.support import hudi_rs
+from tests.support import delta_readers, hudi_rs, iceberg_readers
 from tests.support.hudi_spark import HudiSpark
 from tests.support.local_spark import local_spark
 from tests.support.our_table import to_table
@@ -33,13 +33,15 @@ HUDI = {"hudi-0.15": "0.15.0", "hudi-1.0": "1.0.2", "hudi-1.2": "1.2.0"}
 SEPARATE = Path(__file__).with_name("separate_environment.py")
 _VERSIONS = (
     "import json; from importlib.metadata import version as v; "
-    "print(json.dumps({'clickhouse': 'chdb ' + v('chdb'), 'daft': v('daft')}))"
+    "print(json.dumps({n: 'chdb ' + v('chdb') for n in ('clickhouse', 'clickhouse-delta', 'clickhouse-iceberg')} "
+    "| {'daft': v('daft')}))"
 )
 _GIST_LENGTH = 110
 _ZERO = timedelta(0)
 _NOISE = (
     (re.compile(r"^Hudi [\d.]+, read: "), ""),
     (re.compile(r"(file:)?(//)?[^\s'\"(\[]*/orders/"), ""),
+    (re.compile(r"\bmetadata/[\w.-]+"), "metadata/FILE"),
     (re.compile(r"[\w=%./-]*[0-9a-f]{8}-[0-9a-f]{4}-[\w.-]*"), "FILE"),
     (re.compile(r"\b\d{17}\b"), "INSTANT"),
     (re.compile(r"\s+"), " "),
@@ -72,14 +74,25 @@ def _pyarrow(table: MadeTable) -> pa.Table:
     return ds.dataset(str(table.path)).to_table()
 
 
+def _published(read: Callable[[Path], pa.Table]) -> Read:
+    """A reader of published tables."""
+    return lambda table: read(table.published_path)
+
+
 WITHOUT_JVM: Mapping[str, Read] = {
     "parquetry": _parquetry,
     "hudi-rs": _hudi_rs,
     "duckdb-parquet": _duckdb,
     "polars-parquet": _polars,
     "pyarrow-parquet": _pyarrow,
+    "delta-rs": _published(delta_readers.delta_rs),
+    "duckdb-delta": _published(delta_readers.duckdb_scan),
+    "polars-delta": _published(delta_readers.polars),
+    "pyiceberg": _published(iceberg_readers.pyiceberg),
+    "duckdb-iceberg": _published(iceberg_readers.duckdb_scan),
+    "polars-iceberg": _published(iceberg_readers.polars),
 }
-"""Readers in this process. One that reads what tables publish is one entry more."""
+"""Readers in this process."""
 
 
 @contextmanager
@@ -97,7 +110,7 @@ def spark_readers(folder: Path) -> Iterator[Mapping[str, Read]]:
 
 
 def read_separately(tables: Mapping[str, MadeTable], folder: Path) -> Mapping[str, Mapping[str, MatrixCell]]:
-    """The cells of ClickHouse, which reads from a bucket, and of Daft, by reader and kind.
+    """The cells of ClickHouse, which reads Hudi and Delta from a bucket, and of Daft, by reader and kind.
 
     They run in one process of the environment of readers.
     """
@@ -105,13 +118,14 @@ def read_separately(tables: Mapping[str, MadeTable], folder: Path) -> Mapping[st
     with s3_server() as options:
         client = _client(options)
         for kind, table in tables.items():
-            for path in table.path.rglob("*"):
-                if path.is_file():
-                    client.upload_file(str(path), BUCKET, f"{kind}/{path.relative_to(table.path)}")
+            for place, root in ((kind, table.path), (f"published/{kind}", table.published_path)):
+                for path in root.rglob("*"):
+                    if path.is_file():
+                        client.upload_file(str(path), BUCKET, f"{place}/{path.relative_to(root)}")
         request = {
             "url": f"{options['endpoint_url']}/{BUCKET}",
             "out": str(folder),
-            "tables": {kind: str(table.path) for kind, table in tables.items()},
+            "tables": {kind: (str(table.path), str(table.published_path)) for kind, table in tables.items()},
         }
         command = [str(readers_python()), str(SEPARATE), json.dumps(request)]
         answers = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=600).stdout)
@@ -125,7 +139,7 @@ def read_separately(tables: Mapping[str, MadeTable], folder: Path) -> Mapping[st
 
     return {
         reader: {
-            kind: cell(table, lambda table, reader=reader, kind=kind: answer(reader, kind))
+            kind: cell(reader, table, lambda table, reader=reader, kind=kind: answer(reader, kind))
             for kind, table in tables.items()
         }
         for reader in answers
@@ -145,12 +159,14 @@ class SeparateError(Exception):
     """An error of a reader in the other environment."""
 
 
-def cell(table: MadeTable, read: Read) -> MatrixCell:
+def cell(reader: str, table: MadeTable, read: Read) -> MatrixCell:
     """Return what becomes of the table in a reader: compared with the rows that it must hold."""
     try:
+        if (failure := table.failures.get(matrix().readers[reader].published_as or "")) is not None:
+            raise failure
         found = read(table)
     except Exception as error:
-        return MatrixCell(result=ReaderResult.REFUSED, detail=gist(str(error), table.path))
+        return MatrixCell(result=ReaderResult.REFUSED, detail=gist(str(error), table))
     expected = _counted(table.rows, table.rows.schema.names)
     missing = [name for name in table.rows.schema.names if name not in found.schema.names]
     if missing:
@@ -175,12 +191,13 @@ def _first_difference(expected: pa.Table, found: pa.Table) -> str:
     )
 
 
-def gist(message: str, path: Path) -> str:
+def gist(message: str, table: MadeTable) -> str:
     """Return the first words of an error, without paths and instants, which differ from run to run."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
     text = (causes[-1:] or lines[:1] or ["no message"])[0]
-    text = text.replace(f"{path}/", "").replace(str(path), "orders")
+    for path in (table.published_path, table.path):
+        text = text.replace(f"{path}/", "").replace(str(path), "orders")
     for pattern, shown in _NOISE:
         text = pattern.sub(shown, text)
     return text if len(text) <= _GIST_LENGTH else f"{text[:_GIST_LENGTH].rstrip()}..."

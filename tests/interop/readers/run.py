@@ -30,6 +30,12 @@ _PACKAGES = {
     "polars-parquet": "polars",
     "pyarrow-parquet": "pyarrow",
     "spark-parquet": "pyspark",
+    "delta-rs": "deltalake",
+    "duckdb-delta": "duckdb",
+    "polars-delta": "polars",
+    "pyiceberg": "pyiceberg",
+    "duckdb-iceberg": "duckdb",
+    "polars-iceberg": "polars",
 }
 
 Cells = Mapping[str, Mapping[str, MatrixCell]]
@@ -43,7 +49,7 @@ def make_tables(folder: Path) -> dict[str, MadeTable]:
 def cells_without_jvm(tables: Mapping[str, MadeTable]) -> Cells:
     """The cells of the readers that need nothing but this process."""
     return {
-        name: {kind: cell(table, read) for kind, table in tables.items()}
+        name: {kind: cell(name, table, read) for kind, table in tables.items()}
         for name, read in WITHOUT_JVM.items()
     }
 
@@ -53,7 +59,7 @@ def other_cells(tables: Mapping[str, MadeTable], folder: Path) -> Cells:
     found = dict(read_separately(tables, folder / "separate"))
     with spark_readers(folder / "spark") as readers:
         for name, read in readers.items():
-            found[name] = {kind: cell(table, read) for kind, table in tables.items()}
+            found[name] = {kind: cell(name, table, read) for kind, table in tables.items()}
     return found
 
 

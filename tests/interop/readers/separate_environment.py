@@ -17,24 +17,35 @@ import daft
 import pyarrow as pa
 
 
-def clickhouse(url: str) -> pa.Table:
-    answer = chdb.query(f"SELECT * FROM hudi('{url}/', 'test', 'test')", "Arrow")
+def clickhouse(function: str, place: str) -> pa.Table:
+    answer = chdb.query(f"SELECT * FROM {function}({place})", "Arrow")
     return pa.ipc.open_file(io.BytesIO(answer.bytes())).read_all()
+
+
+def in_bucket(url: str) -> str:
+    return f"'{url}/', 'test', 'test'"
 
 
 def main() -> None:
     request = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    found: dict[str, dict[str, str | None]] = {"clickhouse": {}, "daft": {}}
-    for kind, path in request["tables"].items():
-        reads: dict[str, Callable[[], Any]] = {
-            "clickhouse": lambda kind=kind: clickhouse(f"{request['url']}/{kind}"),
-            "daft": lambda path=path: daft.read_hudi(path).to_arrow(),
-        }
-        for name, read in reads.items():
-            found[name][kind] = attempt(read, f"{request['out']}/{name}-{kind}.arrow")
+    found: dict[str, dict[str, str | None]] = {}
+    for kind, (path, published) in request["tables"].items():
+        # ClickHouse reads local files below the working directory alone.
+        os.chdir(published)
+        for name, read in readers(request["url"], kind, path).items():
+            found.setdefault(name, {})[kind] = attempt(read, f"{request['out']}/{name}-{kind}.arrow")
     json.dump(found, answers)
+
+
+def readers(url: str, kind: str, path: str) -> dict[str, Callable[[], Any]]:
+    return {
+        "clickhouse": lambda: clickhouse("hudi", in_bucket(f"{url}/{kind}")),
+        "clickhouse-delta": lambda: clickhouse("deltaLake", in_bucket(f"{url}/published/{kind}")),
+        "clickhouse-iceberg": lambda: clickhouse("icebergLocal", "'.'"),
+        "daft": lambda: daft.read_hudi(path).to_arrow(),
+    }
 
 
 def attempt(read: Callable[[], pa.Table], place: str) -> str | None:

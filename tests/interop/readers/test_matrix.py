@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,7 +14,7 @@ from parquetry.project.readers.matrix import MatrixCell, ReaderResult, matrix
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
-from tests.interop.readers.kinds import KINDS, make
+from tests.interop.readers.kinds import KINDS, MadeTable, make
 from tests.interop.readers.readers import WITHOUT_JVM, cell, gist
 from tests.interop.readers.run import MATRIX, cells_without_jvm, changes, make_tables, other_cells, versions
 from tools.readers_page import PAGE, readers_page
@@ -39,7 +40,7 @@ def test_the_view_of_duckdb_is_right_for_every_kind_but_encrypted(tables):
             connection.execute(duckdb_view(open_store(table.path)).statement)
             return connection.sql("FROM orders").to_arrow_table()
 
-    found = {kind: cell(table, read) for kind, table in tables.items()}
+    found = {kind: cell("duckdb-parquet", table, read) for kind, table in tables.items()}
     assert {kind for kind, answer in found.items() if answer.result is not ReaderResult.RIGHT} == {
         "encrypted"
     }
@@ -64,6 +65,9 @@ def test_the_tables_are_of_their_kinds(tables):
     assert tables.keys() == KINDS.keys() == matrix().kinds.keys()
     for kind, table in tables.items():
         stored = {str(path.relative_to(table.path)) for path in table.path.rglob("*.parquet")}
+        metadata = {path for path in stored if path.startswith("_delta_log/")}
+        assert bool(metadata) == (kind == "published_delta")
+        stored -= metadata
         handle = open_table(open_store(table.path, allowed=Allowed(keys=frozenset(table.keys))))
         live = {part.path for part in handle.view(handle.timeline()).all_slices()}
         assert live <= stored
@@ -72,6 +76,9 @@ def test_the_tables_are_of_their_kinds(tables):
             *("without_meta_columns", "version_8", "version_9"),
         }
         assert (live != stored) == has_other_files, kind
+        is_published = any((table.path / name).exists() for name in ("_delta_log", "metadata"))
+        assert is_published == kind.startswith("publish"), kind
+        assert bool(table.failures) == (kind == "encrypted")
     (file, *_) = tables["without_meta_columns"].path.rglob("*.parquet")
     assert pq.read_table(file, columns=["_hoodie_record_key"])[0].null_count > 0
     for version in (8, 9):
@@ -84,7 +91,7 @@ def test_an_answer_is_compared_with_the_rows(tmp_path):
     rows = table.rows
 
     def judged(answer):
-        return cell(table, lambda _: answer)
+        return cell("hudi-rs", table, lambda _: answer)
 
     assert (
         judged(rows) == judged(rows.take([3, 1, 2, 0, 7, 6, 5, 4])) == MatrixCell(result=ReaderResult.RIGHT)
@@ -95,7 +102,7 @@ def test_an_answer_is_compared_with_the_rows(tmp_path):
     assert judged(rows.drop_columns(["v"])) == MatrixCell(result=ReaderResult.WRONG, detail="no column v")
     changed = rows.set_column(1, "v", [[0, *range(10, 17)]])
     assert judged(changed) == MatrixCell(result=ReaderResult.WRONG, detail="10 for 1 in v")
-    refused = cell(table, lambda _: (_ for _ in ()).throw(ValueError("no such codec")))
+    refused = cell("hudi-rs", table, lambda _: (_ for _ in ()).throw(ValueError("no such codec")))
     assert refused == MatrixCell(result=ReaderResult.REFUSED, detail="no such codec")
 
 
@@ -114,10 +121,12 @@ def test_a_changed_cell_is_named():
 def test_gists_do_not_depend_on_the_run(tmp_path):
     name = "a0b1c2d3-0000-5000-8000-000000000000-0_0-0-0_20260101000000000.parquet"
     said = f"Could not open '{tmp_path}/place=oslo/{name}'\nat Reader.open"
-    assert gist(said, tmp_path) == "Could not open 'FILE'"
+    table = MadeTable(path=tmp_path, rows=pa.table({}), published_path=tmp_path / "published", failures={})
+    assert gist(said, table) == "Could not open 'FILE'"
     java = "An error occurred while calling o12.load\n: Failed\nCaused by: a\n\tat b\nCaused by: no key\n"
-    assert gist(java, tmp_path) == "no key"
-    assert gist("", tmp_path) == "no message"
+    assert gist(java, table) == "no key"
+    assert gist(f"no '{tmp_path}/published/metadata/1a2b-m0.avro'", table) == "no 'metadata/FILE'"
+    assert gist("", table) == "no message"
 
 
 def test_the_page_is_current():

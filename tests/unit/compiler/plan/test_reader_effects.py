@@ -73,3 +73,18 @@ def test_a_blocked_change_is_not_judged(folder):
 def test_without_readers_nothing_is_said(folder):
     folder.orders(clustering=CLUSTERED, table_version=9)
     assert told(folder) == []
+
+
+def test_a_reader_of_published_tables_is_named_before_publishing_ends(folder):
+    folder.orders(readers=["duckdb-iceberg"])
+    assert told(folder) == [("SC604", "DuckDB over Iceberg")]
+    folder.orders(readers=["duckdb-iceberg"], publish={"iceberg": {}})
+    assert told(folder) == []
+    apply(folder)
+    folder.orders(readers=["duckdb-iceberg"])
+    (warning,) = plan(folder).evidence.warnings
+    assert warning.code == "SC603"
+    assert str(warning.message) == (
+        "orders: DuckDB over Iceberg returns wrong rows once publish.iceberg is removed, as it sees no later write "
+        "(8 of 12 rows); keep publish.iceberg, or read it with another reader of the matrix, such as parquetry's own"
+    )

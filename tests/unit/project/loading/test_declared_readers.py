@@ -86,3 +86,12 @@ def test_an_unknown_reader_is_refused_with_the_known_ones(tmp_path):
 def test_a_table_with_other_mistakes_is_not_judged(tmp_path):
     broken = TABLE.replace("type: string", "type: strnig", 1) + CLUSTERED + "readers: [clickhouse]\n"
     assert "PQ713" not in {code for code, _ in codes(write_project(tmp_path, {"tables/flights.yml": broken}))}
+
+
+def test_a_reader_of_published_tables_needs_them_published(tmp_path):
+    text = TABLE + "readers: [duckdb-iceberg, delta-rs]\npublish: {delta: {}}\n"
+    (one,) = project.load(write_project(tmp_path, {"tables/flights.yml": text})).diagnostics
+    assert (one.code, one.severity) == ("PQ714", Severity.WARNING)
+    assert str(one.summary).startswith("DuckDB over Iceberg cannot read the table without publish.iceberg (")
+    assert str(one.hint) == "set publish.iceberg: {}"
+    assert text.splitlines()[one.line - 1].startswith("readers:")

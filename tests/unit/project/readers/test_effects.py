@@ -12,9 +12,12 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.table_spec import (
     Column,
+    DeltaFormat,
     Extra,
     FilesPolicy,
+    IcebergFormat,
     Operation,
+    Publish,
     RetentionPolicy,
     Source,
     TableSpec,
@@ -34,6 +37,10 @@ def with_column(kind: str) -> TableSpec:
     return PLAIN.with_columns((*PLAIN.columns, Column(name="c", type=kind)))
 
 
+def published(spec: TableSpec) -> TableSpec:
+    return replace(spec, publish=Publish(delta=DeltaFormat(), iceberg=IcebergFormat()))
+
+
 SPECS = {
     "unfinished": PLAIN,
     "upserted": PLAIN,
@@ -51,6 +58,9 @@ SPECS = {
     "without_meta_columns": replace(PLAIN, files=FilesPolicy(meta_columns=MetaColumns.NONE)),
     "version_8": replace(PLAIN, table_version=8),
     "version_9": replace(PLAIN, table_version=9),
+    "published_delta": replace(PLAIN, publish=Publish(delta=DeltaFormat())),
+    "published_iceberg": replace(PLAIN, publish=Publish(iceberg=IcebergFormat())),
+    "unpublished": PLAIN,
 }
 """A spec of each kind that a spec alone can have."""
 
@@ -59,6 +69,7 @@ EVOLVED = {
     "column_widened": (with_column("int"), with_column("bigint")),
     "field_added": (with_column("array<struct<a:int>>"), with_column("array<struct<a:int,b:int>>")),
     "field_widened": (with_column("struct<a:int>"), with_column("struct<a:bigint>")),
+    "publishing_stopped": (published(PLAIN), PLAIN),
 }
 """Two specs of each kind that a change brings about."""
 
@@ -75,23 +86,55 @@ def failing(kind: str) -> set[str]:
         if (cell := reader.cells.get(kind)) is not None
         and cell.result is not ReaderResult.RIGHT
         and (kind == "upserted" or cell != reader.cells.get("upserted"))
+        # What the metadata does to other readers, it has done before.
+        and (kind != "publishing_stopped" or reader.published_as is not None)
     }
+
+
+def of(spec: TableSpec, reader: str) -> dict[str, Effect]:
+    return {effect.trait.kind: effect for effect in effects(spec, [reader])}
 
 
 @pytest.mark.parametrize("kind", SPECS)
 def test_a_reader_is_named_exactly_if_its_cell_is_not_right(kind):
-    found = {effect.reader.name for effect in effects(SPECS[kind], ALL) if effect.trait.kind == kind}
+    spec = SPECS[kind] if kind == "unpublished" else published(SPECS[kind])
+    found = {effect.reader.name for effect in effects(spec, ALL) if effect.trait.kind == kind}
     assert found == failing(kind)
 
 
 @pytest.mark.parametrize("kind", EVOLVED)
 def test_a_changed_column_counts_where_older_files_are_there(kind):
     old, new = EVOLVED[kind]
+    if kind != "publishing_stopped":
+        old, new = published(old), published(new)
     found = {effect.reader.name for effect in effects(new, ALL, since=old) if effect.trait.kind == kind}
     assert found == failing(kind)
     assert failing(kind)
     assert kind not in {effect.trait.kind for effect in effects(new, ALL)}
     assert effects(new, ALL, since=new) == ()
+
+
+PUBLISHED_READERS = {
+    name: reader.published_as for name, reader in matrix().readers.items() if reader.published_as
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_READERS)
+def test_a_reader_of_published_tables_is_named_where_its_format_is_not_published(name):
+    form = PUBLISHED_READERS[name]
+    own, both = SPECS[f"published_{form}"], published(PLAIN)
+    (effect,) = effects(replace(CLUSTERED, files=FilesPolicy(encryption_key="env:KEY")), [name])
+    assert str(effect.message).startswith(
+        f"{matrix().readers[name].title} cannot read the table without publish.{form} ("
+    )
+    assert str(effect.remedy) == f"set publish.{form}: {{}}"
+    (other,) = SPECS.keys() & {"published_delta", "published_iceberg"} - {f"published_{form}"}
+    assert of(SPECS[other], name).keys() == {"unpublished"}
+    assert of(own, name) == of(both, name) == {}
+    assert effects(both, [name], since=own) == effects(own, [name], since=PLAIN) == ()
+    assert effects(PLAIN, [name], since=PLAIN) == effects(PLAIN, [name], since=SPECS[other]) == ()
+    (effect,) = effects(SPECS[other], [name], since=both)
+    assert (effect.trait.kind, effect.is_wrong) == ("publishing_stopped", True)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +159,6 @@ def test_several_changed_columns_are_one_trait():
     (effect,) = effects(more, ["polars-parquet"], since=PLAIN)
     assert effect.trait.path == "columns.c"
     assert effect.trait.when == "while older files lack c and 2 more"
-
-
-def of(spec: TableSpec, reader: str) -> dict[str, Effect]:
-    return {effect.trait.kind: effect for effect in effects(spec, [reader])}
 
 
 def test_clickhouse_doubles_the_rows_of_a_clustered_table():
