@@ -29,6 +29,7 @@ from parquetry.message import (
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import ChangeResult, TableChange, apply_change
+from parquetry.runtime.catalog.sync import SyncResult
 from parquetry.runtime.clustering.plan.due import due_by_statistics
 from parquetry.runtime.clustering.plan.execution import ClusteringResult
 from parquetry.runtime.clustering.plan.schedule import check_pending
@@ -92,7 +93,8 @@ class ServiceResult:
 class JobResult(Brief):
     """The result of a job.
 
-    One of ``applied``, ``commit``, ``clustering``, ``services`` and ``tested`` is set, or nothing was due.
+    One of ``applied``, ``commit``, ``clustering``, ``services``, ``tested`` and ``synced`` is set, or nothing
+    was due. A sync of the entry in a catalog that failed has a warning alone.
     ``warnings`` report missing things that were expected. ``set_aside`` has the reasons for which files of a
     source were left out.
     """
@@ -108,6 +110,7 @@ class JobResult(Brief):
     warnings: tuple[Text, ...] = ()
     set_aside: tuple[Text, ...] = ()
     tested: RowTestsResult | None = field(default=None, metadata=OMIT_EMPTY)
+    synced: SyncResult | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def files_written(self) -> int:

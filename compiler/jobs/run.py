@@ -19,6 +19,7 @@ from parquetry.compiler.testing.execution import RowExecution, execute_tests
 from parquetry.compiler.testing.model import TableTests
 from parquetry.compiler.testing.model import to_json as tests_to_json
 from parquetry.compiler.testing.tables import tests_of
+from parquetry.compiler.workspace.catalogs import handle_of, sync_table
 from parquetry.compiler.workspace.observation import Observation, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace, job
 from parquetry.compiler.workspace.run_results import recorded_run, save_results
@@ -43,6 +44,8 @@ _Result = TypeVar("_Result")
 
 
 _OPEN, _FILES = "open", "files"
+SYNC: Final = "sync"
+"""The name of the outcome that tells of the entry of a table in its catalog."""
 _SHOWN = 5
 
 
@@ -57,7 +60,8 @@ class Only(StrEnum):
 class JobOutcome(Brief):
     """The result of a job, or the error that prevented it.
 
-    ``name`` is ``open`` if the table could not be read, and ``files`` if base files are missing or damaged.
+    ``name`` is ``open`` if the table could not be read, ``files`` if base files are missing or damaged, and
+    ``sync`` for the entry in a catalog.
     ``seconds`` is the duration of the job, None if it did not start.
     """
 
@@ -76,6 +80,12 @@ class JobOutcome(Brief):
         commit = () if result.commit is None else result.commit.warnings
         clustering = () if result.clustering is None else result.clustering.warnings
         return (*result.warnings, *commit, *clustering, *result.set_aside)
+
+    @property
+    def is_remarkable(self) -> bool:
+        """True if the job changed a table or a catalog, failed, or has warnings."""
+        synced = None if self.result is None else self.result.synced
+        return self.is_worth_saving or bool(self.warnings) or (synced is not None and synced.wrote)
 
     @property
     def is_worth_saving(self) -> bool:
@@ -349,6 +359,9 @@ def _run_tables(
     for name in by_last_clustering({name: jobs.clustered for name, jobs in by_name.items()}):
         if all(outcome.error is None or outcome.name == _FILES for outcome in ran[name]):
             run(name, by_name[name].services)
+    for name, jobs in by_name.items():
+        if all(outcome.name != _OPEN for outcome in ran[name]):
+            run(name, _synced(workspace, jobs.table, diagnose, applied=applied))
     if workspace.project.target.tests_after_run:
         tests = _tests(
             workspace, result.outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose
@@ -356,6 +369,33 @@ def _run_tables(
         result = replace(result, tests=tests)
     result = replace(result, seconds=_since(started_at))
     return replace(result, unsaved=_save(root, result))
+
+
+def _synced(
+    workspace: Workspace, table: ResolvedTable, diagnose: Diagnose, *, applied: bool
+) -> tuple[JobOutcome, ...]:
+    """Bring the entry of a table in its catalog to the newest state, and return the outcome.
+
+    This catches up what former runs could not write. Without a catalog, the result is empty. What keeps the
+    entry from being written is a warning, because the commits of the run are complete without it.
+    """
+    if table.spec.extra.catalog is None:
+        return ()
+    started_at = time.monotonic()
+
+    def body() -> JobResult:
+        try:
+            handle = handle_of(_applied(workspace, table, trusts_record=applied))
+            synced = sync_table(workspace, table, handle, restores=False)
+        except ParquetryError as failure:
+            return JobResult(table=table.name, job=SYNC, warnings=(failure.message,))
+        warnings = () if synced is None else synced.warnings
+        return JobResult(table=table.name, job=SYNC, synced=synced, warnings=warnings)
+
+    result = _attempt(table.name, SYNC, body, diagnose)
+    if not isinstance(result, JobOutcome):
+        result = JobOutcome(table=table.name, name=SYNC, result=result)
+    return (replace(result, seconds=_since(started_at)),)
 
 
 def _since(started_at: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from parquetry.compiler.plan.changes import (
     declared_changes,
@@ -46,6 +47,9 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import EXECUTES, SettingDifference, setting_differences
 from parquetry.runtime.table.former_columns import former_columns
 from parquetry.version import VERSION
+
+SYNCED: Final = "SC105"
+"""The code of an action that changes nothing but the entry of the table in its catalog."""
 
 
 def outcome_of(
@@ -93,6 +97,20 @@ def outcome_of(
     if observation.is_forgotten:
         code = "SC003"
     return _action(workspace, table, observation, changes, change_class=highest(changes), code=code)
+
+
+def with_sync(
+    workspace: Workspace, table: ResolvedTable, observation: Observation | None, action: TableAction | None
+) -> TableAction:
+    """Return the action with the step that brings the entry in the catalog to the state after it.
+
+    ``action`` is None for a table that needs nothing else. The step comes before a rewrite, which may take
+    hours and changes nothing in the catalog.
+    """
+    if action is None:
+        action = _action(workspace, table, observation, (), change_class=ChangeClass.METADATA, code=SYNCED)
+    first = tuple(step for step in action.steps if step is not Step.REWRITE)
+    return replace(action, steps=(*first, Step.SYNC, *action.steps[len(first) :]))
 
 
 def creation(

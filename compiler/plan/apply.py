@@ -19,6 +19,7 @@ from parquetry.compiler.plan.actions import job_references
 from parquetry.compiler.plan.model import PlanDocument, Step, TableAction
 from parquetry.compiler.security.allowed_settings import recorded_settings
 from parquetry.compiler.security.masking import is_masked, masked
+from parquetry.compiler.workspace.catalogs import sync_entry
 from parquetry.compiler.workspace.committed import uncommitted_files
 from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.observation import observe
@@ -27,6 +28,7 @@ from parquetry.errors import ParquetryError
 from parquetry.message import Message, joined, phrase
 from parquetry.runtime.allowed import NOTHING_ALLOWED
 from parquetry.runtime.apply.table_change import ChangeResult, TableChange, apply_change
+from parquetry.runtime.catalog.sync import SyncResult
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.main import JobResult, execute
 from parquetry.runtime.spec.codec import Brief, digest_of
@@ -35,6 +37,7 @@ from parquetry.runtime.spec.job import JobKind, JobPlan
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import setting_differences
 from parquetry.runtime.table.acting_user import acting_user
+from parquetry.runtime.table.handle import open_table
 
 _APPLY: Final = "apply"
 
@@ -65,13 +68,14 @@ class Rewritten:
 class ActionResult(Brief):
     """The result of one action. ``error`` is set if the action failed.
 
-    If both ``applied`` and ``error`` are set, the spec is applied but a rewrite failed. The remaining files
-    are debt.
+    If both ``applied`` and ``error`` are set, the spec is applied but a rewrite or the sync of the catalog
+    failed. The remaining files are debt, and the next sync catches up.
     """
 
     action: TableAction
     applied: ChangeResult | None = None
     rewritten: Rewritten = Rewritten()
+    synced: SyncResult | None = None
     error: ParquetryError | None = None
 
 
@@ -285,9 +289,25 @@ def _apply(
     except ParquetryError as error:
         return ActionResult(action=action, error=error)
     result = ActionResult(action=action, applied=applied)
+    if Step.SYNC in action.steps:
+        result = _sync(result, workspace)
     if Step.REWRITE not in action.steps:
         return result
     return _rewrite(result, plan, workspace, launch, spent_bytes=spent_bytes)
+
+
+def _sync(result: ActionResult, workspace: Workspace) -> ActionResult:
+    """Bring the entry of the applied table in its catalog to its state; a failure is the result's error."""
+    action = result.action
+    try:
+        catalog = workspace.catalog(action.spec)
+        if catalog is None:
+            return result
+        handle = open_table(workspace.store_at(action.location, action.spec.allowed))
+        synced = sync_entry(handle, catalog, restores=True)
+    except ParquetryError as error:
+        return replace(result, error=error)
+    return replace(result, synced=synced)
 
 
 def _rewrite(

@@ -31,6 +31,7 @@ CODES = {
     "SC102": "another program changed a property of the table; it is restored",
     "SC103": "the signature of the applied record is added, replaced or removed",
     "SC104": "another program has created a metadata table, and parquetry drops it",
+    "SC105": "the entry of the table in its catalog is missing or differs, and is registered anew",
     "SC201": "a limit, a schedule, a source or another rule changed",
     "SC202": "the lock of the table changed",
     "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",

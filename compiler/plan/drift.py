@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
+from parquetry.compiler.plan.catalog_entries import ReadEntry, read_entry
 from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.plan.table_versions import VERSION_PATH, WRITERS, effect_on_readers
 from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
+from parquetry.errors import ParquetryError
 from parquetry.message import Message, Text, command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.properties import META_COLUMNS_KEYS, differing_properties
@@ -52,6 +55,9 @@ CODES = {
     "DR204": "a column may be null although the spec forbids it",
     "DR301": "files were clustered by another program",
     "DR401": "a file is missing, or its size differs from its commit",
+    "DR500": "the entry in the catalog cannot be read, or is that of another table",
+    "DR501": "the table is missing in its catalog",
+    "DR502": "the entry in the catalog was changed",
 }
 METADATA_TABLE: Final = "DR104"
 RESTORE: Final = "a restore"
@@ -63,7 +69,8 @@ class Drift:
     """One difference between the applied record and the live table.
 
     ``path`` is ``table_version``, ``properties.KEY``, ``columns.NAME``, ``columns.NAME.type``,
-    ``columns.NAME.nullable``, ``files``, ``files.PATH``, ``applied`` or ``table``. ``instant`` is the commit
+    ``columns.NAME.nullable``, ``files``, ``files.PATH``, ``applied``, ``table``, ``catalog`` or
+    ``catalog.PATH`` of the entry there, such as ``catalog.columns.NAME``. ``instant`` is the commit
     that caused the difference or, for a property or the table version, the time in the table's time zone at
     which the properties or the timeline were written. ``writer`` names the program.
 
@@ -109,6 +116,7 @@ def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
         location=table.location_declared,
         owner=workspace.owner,
         declared=table.spec,
+        entry=partial(read_entry, workspace, table),
     )
 
 
@@ -120,11 +128,13 @@ def table_drift(
     location: str,
     owner: TableOwner | None = None,
     declared: TableSpec | None = None,
+    entry: Callable[[Observation], ReadEntry | ParquetryError | None] = lambda _: None,
 ) -> TableDrift:
     """Return the drift of the table in a store. If the table cannot be read, this is its only drift (DR100).
 
     If ``owner`` is given, a table of another owner gets a refusal instead of drifts. ``declared`` is the
-    declared spec, if there is one; it masks personal values.
+    declared spec, if there is one; it masks personal values. ``entry`` reads the entry of a table in its
+    catalog.
     """
     observation = None
 
@@ -135,7 +145,12 @@ def table_drift(
         drifts = (
             ()
             if observation is None
-            else (*_signature(observation, owner), *observed_drift(observation), *_damage(observation))
+            else (
+                *_signature(observation, owner),
+                *observed_drift(observation),
+                *(entry_drifts(entry(observation)) if observation.is_applied else ()),
+                *_damage(observation),
+            )
         )
     except (UnsupportedTableError, CorruptTableError) as refusal:
         drifts = (unusable_drift(refusal),)
@@ -186,6 +201,26 @@ def _damage(observation: Observation) -> Iterator[Drift]:
             live=None if file.size_bytes is None else f"{file.size_bytes:,} bytes",
             instant=file.instant,
             remedy=remedy(handle),
+        )
+
+
+def entry_drifts(entry: ReadEntry | ParquetryError | None) -> Iterator[Drift]:
+    """Yield the drift of the entry of an applied table in its catalog; none if it is not registered there."""
+    if isinstance(entry, ParquetryError):
+        yield Drift(code="DR500", path="catalog", applied=None, live=None, remedy=entry.message)
+        return
+    if entry is None:
+        return
+    if entry.is_missing:
+        yield Drift(code="DR501", path="catalog", applied=entry.catalog.place, live=None, restorable=True)
+    for difference in entry.changed_by_others:
+        yield Drift(
+            code="DR502",
+            path=f"catalog.{difference.path}",
+            applied=difference.wanted,
+            live=difference.stored,
+            writer="another program",
+            restorable=True,
         )
 
 

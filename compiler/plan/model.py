@@ -16,6 +16,7 @@ from parquetry.compiler.evidence.money import PlanCosts
 from parquetry.compiler.security.authority import AuthorityChange
 from parquetry.message import Text
 from parquetry.project.guardrails.model import RuleOutcome
+from parquetry.runtime.catalog.sync import SyncPreview
 from parquetry.runtime.services.deletions import Deletions
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 from parquetry.runtime.spec.job import Requirements
@@ -53,6 +54,7 @@ class Step(StrEnum):
     RECORD = "record"
     REWRITE = "rewrite"
     FORGET = "forget"
+    SYNC = "sync"
 
 
 TARGET_CODES = frozenset({"SC701", "SC702"})
@@ -142,7 +144,12 @@ class TableAction:
     @property
     def only_records_settings(self) -> bool:
         """True if the action only records changed settings of the target."""
-        return self.code in TARGET_CODES and not self.changes
+        return self.code in TARGET_CODES and not self.changes and Step.SYNC not in self.steps
+
+    @property
+    def only_syncs(self) -> bool:
+        """True if the action changes nothing but the entry of the table in its catalog."""
+        return self.steps == (Step.SYNC,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +243,7 @@ class Evidence:
             knows if its functions exist and its types fit.
         sources: The new and changed sources of tables that change, with the files that they add.
         expiring: The partitions that the next run after `apply` deletes by a new or changed rule, by table.
+        catalogs: What a sync changes in the catalog by table, for actions with that step.
         costs: The costs of all tables with figures, if the target has prices.
         warnings: Findings that block nothing.
         drift: The changes that other programs made to the tables.
@@ -256,6 +264,7 @@ class Evidence:
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: Mapping[str, tuple[DueSource, ...]] = field(default_factory=dict)
     expiring: Mapping[str, PartitionExpiry] | None = field(default=None, metadata=OMIT_EMPTY)
+    catalogs: Mapping[str, SyncPreview] | None = field(default=None, metadata=OMIT_EMPTY)
     costs: PlanCosts | None = field(default=None, metadata=OMIT_EMPTY)
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()

@@ -30,9 +30,16 @@ from parquetry.compiler.evidence.next_run import (
     next_partition_expiry,
 )
 from parquetry.compiler.evidence.run_forecast import NextClustering, next_clustering
-from parquetry.compiler.plan.actions import creation, forgetting, outcome_of
+from parquetry.compiler.plan.actions import creation, forgetting, outcome_of, with_sync
+from parquetry.compiler.plan.catalog_entries import ReadEntry, changes_entry, preview_of, read_entry
 from parquetry.compiler.plan.codec import plan_of
-from parquetry.compiler.plan.drift import Drift, observed_drift, unusable_drift, with_live_values
+from parquetry.compiler.plan.drift import (
+    Drift,
+    entry_drifts,
+    observed_drift,
+    unusable_drift,
+    with_live_values,
+)
 from parquetry.compiler.plan.forgetting import Undeclared, find_undeclared
 from parquetry.compiler.plan.guarding import changed_authority, guarded
 from parquetry.compiler.plan.model import (
@@ -66,8 +73,10 @@ from parquetry.compiler.workspace.committed import uncommitted_files
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.observation import Measuring, Observation, admit, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace
+from parquetry.errors import ParquetryError
 from parquetry.message import Message, Text
 from parquetry.project import ResolvedTable
+from parquetry.runtime.catalog.sync import SyncPreview
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.layout.clustering.run_budget import RunBudget, by_last_clustering
@@ -107,14 +116,15 @@ def plan_workspace(
     base_commit, authority = changed_authority(workspace)
     prices = None if workspace.prices is None else PlanPrices.of(workspace.prices)
     work = _due_work(workspace, live, excluded=excluded) if due else None
-    planned = _planned_tables(workspace, live, prices)
+    planned = _with_entries(workspace, live, _planned_tables(workspace, live, prices))
     forgotten = [
         table.observation.handle.cleared(refuse_forgetting(workspace, table) or forgetting(table))
         for table in _without_moved(live.undeclared, live.observations)
     ]
     outcomes = [*(entry.outcome for entry in planned.values() if entry.outcome is not None), *forgotten]
     target = _target_plan(workspace, live, planned)
-    drift = _drift_lines(live.cleared_by_table(live.drifts))
+    drifts = {name: (*found, *entry_drifts(planned[name].entry)) for name, found in live.drifts.items()}
+    drift = _drift_lines(live.cleared_by_table(drifts))
     evidence = Evidence(
         created_ms=now_ms,
         tables=len(planned) + len(forgotten),
@@ -133,6 +143,7 @@ def plan_workspace(
             *target.warnings,
             *_likely_renamed(outcomes),
             *_reader_warnings(live, planned),
+            *_entry_warnings(live, planned),
             *unused_allow_entries(workspace, outcomes),
         ),
         uncommitted=uncommitted_files(workspace),
@@ -148,6 +159,7 @@ def plan_workspace(
             {name: entry.expiry for name, entry in planned.items() if entry.expiry is not None}
         )
         or None,
+        catalogs={name: entry.sync for name, entry in planned.items() if entry.sync is not None} or None,
         costs=None if prices is None else _costs(intent, evidence, prices),
     )
     return plan_of(intent, evidence)
@@ -190,6 +202,11 @@ class _LiveTables:
     def observation(self, name: str) -> Observation | None:
         """Return the table if it exists and may be used, else None."""
         return None if name in self.unread else self.observations[name].observation
+
+    def may_ask_catalog(self, name: str) -> bool:
+        """Return whether the table does not exist yet, or exists and belongs to the project."""
+        is_new = name not in self.unread and self.observations[name] == _ObservationOrError()
+        return is_new or name in self.own
 
     def cleared(self, name: str, found: _Found) -> _Found:
         """Return what the plan shows about a table, with personal values masked."""
@@ -260,6 +277,9 @@ class _PlannedTable:
         observation: The live table that was compared, None if there is none or it cannot be used.
         measured: The figures of a table that changes.
         expiry: The partitions that the next run deletes by a new or changed rule, None without one.
+        entry: The entry in the catalog that the spec names, None if it names none.
+        sync: What a sync after the action changes there, None if nothing.
+        unread: The error because of which that is not known.
     """
 
     table: ResolvedTable
@@ -267,6 +287,56 @@ class _PlannedTable:
     observation: Observation | None = None
     measured: MeasuredTable | None = None
     expiry: PartitionExpiry | None = None
+    entry: ReadEntry | None = None
+    sync: SyncPreview | None = None
+    unread: ParquetryError | None = None
+
+
+def _with_entries(
+    workspace: Workspace, live: _LiveTables, planned: Mapping[str, _PlannedTable]
+) -> dict[str, _PlannedTable]:
+    """Read the entries of tables in catalogs, in parallel, and add the step that changes them."""
+    named = [
+        entry
+        for name, entry in planned.items()
+        if entry.table.spec.extra.catalog is not None and live.may_ask_catalog(name)
+    ]
+    done = map_each(named, lambda entry: _with_entry(workspace, live, entry))
+    return {**planned, **{entry.table.name: entry for entry in done}}
+
+
+def _with_entry(workspace: Workspace, live: _LiveTables, planned: _PlannedTable) -> _PlannedTable:
+    """Return the plan of a table with that of its entry in the catalog.
+
+    If the entry cannot be read, only a change of the spec shows whether it changes.
+    """
+    table, action = planned.table, planned.outcome
+    observation = live.observation(table.name)
+    entry = read_entry(workspace, table, observation)
+    if isinstance(action, Blocked) or entry is None:
+        return replace(planned, entry=entry if isinstance(entry, ReadEntry) else None)
+    sync = preview_of(entry, table.spec, observation, action) if isinstance(entry, ReadEntry) else entry
+    planned = replace(
+        planned,
+        entry=entry if isinstance(entry, ReadEntry) else None,
+        sync=sync if isinstance(sync, SyncPreview) else None,
+        unread=sync if isinstance(sync, ParquetryError) else None,
+    )
+    before = None if observation is None else observation.spec
+    if planned.sync is None and (action is None or not changes_entry(before, table.spec)):
+        return planned
+    action = with_sync(workspace, table, observation, action)
+    return replace(planned, outcome=live.cleared(table.name, action))
+
+
+def _entry_warnings(live: _LiveTables, planned: Mapping[str, _PlannedTable]) -> Iterator[PlanWarning]:
+    """Yield a warning for each table whose entry in a catalog cannot be read, or is that of another table."""
+    for name, entry in planned.items():
+        if entry.unread is not None:
+            message = Message(
+                "the plan does not show what changes in the catalog: {reason}", reason=entry.unread.message
+            )
+            yield live.cleared(name, PlanWarning(code="DR500", table=name, message=message))
 
 
 def _compared(workspace: Workspace, table: ResolvedTable, live: _LiveTables) -> _PlannedTable:

@@ -81,6 +81,16 @@ TEXTS: Mapping[str, CodeText] = {
             command=command("apply"),
         ),
     ),
+    "SC105": _text(
+        "The catalog has no entry of the table, or one with other columns, types, comments or formats: "
+        "somebody changed it, or the catalog could not be reached when the table changed. Nothing else of "
+        "the table changes.",
+        Message(
+            "{apply_command} registers the table; so does {sync_command}.",
+            apply_command=command("apply"),
+            sync_command=command("sync"),
+        ),
+    ),
     "SC201": _text(
         "A rule for future writes and services changed: sizes, retention, clustering, sources, queries or "
         "tests. Existing files stay as they are until writes and services rewrite them. The plan shows "
@@ -413,5 +423,20 @@ TEXTS: Mapping[str, CodeText] = {
             "gives them up.",
             command=command("doctor", "--accept-loss", "TABLE"),
         ),
+    ),
+    "DR500": _text(
+        "The catalog did not answer, the target does not allow its address, or another table or another "
+        "format has the name of the table there. So it is not known whether the entry has drifted.",
+        "Do what the message says. No write of the table depends on it, and the next run catches up.",
+    ),
+    "DR501": _text(
+        "The applied spec names a catalog, and the table is not in it: somebody removed the entry, or no "
+        "sync has reached the catalog yet.",
+        Message("{command} registers the table.", command=command("apply")),
+    ),
+    "DR502": _text(
+        "A column, a type, a comment or another part of the definition in the catalog is not what parquetry "
+        "wrote, and `run` leaves it so. Parameters that parquetry does not write are no drift.",
+        Message("{command} restores the definition.", command=command("apply")),
     ),
 }

@@ -115,6 +115,25 @@ class Base:
                     revision=self.revision,
                 )
 
+    def check_catalog(self, branch: ResolvedProject, spec: TableSpec) -> None:
+        """Raise UnnamedPlaceError unless the base declares the table with this entry and these options.
+
+        The plan shows columns of the entry, and the options decide where credentials are sent.
+        """
+        name, known = spec.extra.catalog or "", self.specs.get(spec.name)
+        is_named = known is not None and (known.extra.catalog, known.extra.database) == (
+            name,
+            spec.extra.database,
+        )
+        base_catalogs = {} if self.project is None else templates(self.project.target.catalogs)
+        if not is_named or base_catalogs.get(name) != templates(branch.target.catalogs).get(name):
+            raise UnnamedPlaceError(
+                "the entry of {table} in the catalog {catalog} is not read: {revision} does not name it so",
+                table=spec.name,
+                catalog=name,
+                revision=self.revision,
+            )
+
     def check_guesses(self, spec: TableSpec, *applied: TableSpec) -> None:
         """Raise UnnamedPlaceError if the spec tests personal values in a way that the base does not declare.
 

@@ -95,10 +95,15 @@ class Workspace:
         Raises:
             CatalogError: If the catalog cannot be used here, or the target does not declare it.
             UnappliedError: If an option that could redirect requests is not allowed.
+            UnnamedPlaceError: If an untrusted branch names another entry, or other options, than its base.
         """
         target, name = self.project.target, spec.extra.catalog
         if name is None:
             return None
+        if self.base is not None:
+            self.base.check_catalog(self.project, spec)
+            assert self.base.project is not None, "the base names the catalog"
+            target = self.base.project.target
         found = unallowed(target.declared)
         mine = tuple(setting for setting in found if setting.path.startswith(f"catalogs.{name}."))
         raise_unallowed(target.name, target.declared, mine)

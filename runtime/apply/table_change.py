@@ -29,7 +29,7 @@ from parquetry.runtime.publish.publishing import publish_after
 from parquetry.runtime.spec.job import Requirements, TableOwner
 from parquetry.runtime.spec.paths import types_by_path, without
 from parquetry.runtime.spec.rules import check_new_columns
-from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.target_settings import Settings
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import check_faults, read_applied, read_identity, write_applied
@@ -263,8 +263,8 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
     return result.instant
 
 
-def _target_schema(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> str:
-    """Return the schema after the change: the declared columns, and columns that another program has added.
+def columns_after(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> tuple[Column, ...]:
+    """Return the columns after the change: the declared ones, and those that another program has added.
 
     The latter stay because no plan asked to drop them. The same applies to fields within columns.
 
@@ -277,7 +277,12 @@ def _target_schema(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> 
     live = live_columns(handle.store, timeline, handle.config)
     known = {column.name for column in live}
     check_new_columns(column for column in spec.columns if column.name not in known)
-    return handle.schema_json(timeline, reconcile(spec.columns, without(live, gone)))
+    return tuple(reconcile(spec.columns, without(live, gone)))
+
+
+def _target_schema(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> str:
+    """Return the schema after the change."""
+    return handle.schema_json(timeline, columns_after(handle, timeline, spec))
 
 
 def _has_schema(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> bool:

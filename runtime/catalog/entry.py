@@ -30,6 +30,8 @@ _SPARK_PREFIXES: Final = ("spark.sql.sources.", "spark.sql.create.version")
 _PROVIDER: Final = "spark.sql.sources.provider"
 _INPUT_FORMATS: Final = "org.apache.hudi."
 _PART_LENGTH: Final = 4000
+_ORDERS: Final = ("columns", "partition_keys")
+_SCHEMA_PATH: Final = "parameters.spark.sql.sources.schema"
 # Avro has no type of 8 or 16 bits, so both are int in the schema of a table.
 _SPARK_NAMES: Final = {"tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "long"}
 _HIVE_NAMES: Final = {"tinyint": "int", "smallint": "int", "timestamp_ntz": "timestamp"}
@@ -66,6 +68,11 @@ class CatalogTable:
     def was_changed_by_others(self) -> bool:
         """True if the definition is not the one that parquetry wrote last."""
         return self.parameters.get(DEFINITION, definition_digest(self)) != definition_digest(self)
+
+    @property
+    def has_definition_of_others(self) -> bool:
+        """True if the definition is not one that parquetry wrote, or was changed since."""
+        return DEFINITION not in self.parameters or self.was_changed_by_others
 
     @property
     def other_format(self) -> str | None:
@@ -129,6 +136,41 @@ def differences(stored: CatalogTable, wanted: CatalogTable) -> tuple[str, ...]:
     """
     before, after = dict(_definition(stored)), dict(_definition(wanted))
     return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDifference:
+    """A part of an entry that differs. A value is None if the entry lacks the part, or if it is too long."""
+
+    path: str
+    stored: str | None = None
+    wanted: str | None = None
+
+
+def shown_differences(stored: CatalogTable, wanted: CatalogTable) -> tuple[EntryDifference, ...]:
+    """Return the differences of two definitions for a reader, sorted by path.
+
+    Columns have their type and comment as value. Their order is a difference only if nothing else of a column
+    is, and the parts of Spark's schema are one path without values.
+    """
+    before, after = dict(_definition(stored)), dict(_definition(wanted))
+    paths = differences(stored, wanted)
+    groups = {path.partition(".")[0] for path in paths if "." in path}
+    shown = [path for path in paths if path not in _ORDERS or path not in groups]
+    found = {
+        _SCHEMA_PATH if path.startswith(_SCHEMA_PATH) else path: EntryDifference(
+            path=path, stored=_value_text(before.get(path)), wanted=_value_text(after.get(path))
+        )
+        for path in shown
+    }
+    if _SCHEMA_PATH in found:
+        found[_SCHEMA_PATH] = EntryDifference(path=_SCHEMA_PATH)
+    return tuple(found[path] for path in sorted(found))
+
+
+def _value_text(value: Any) -> str | None:
+    """Return a part of a definition as text; for a column, its type and its comment."""
+    return value if value is None or isinstance(value, str) else ", ".join(filter(None, value))
 
 
 def merged(stored: CatalogTable, wanted: CatalogTable) -> CatalogTable:

@@ -8,7 +8,7 @@ nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote
@@ -18,16 +18,19 @@ from parquetry.runtime.catalog.entry import (
     LAST_SYNC,
     CatalogPartition,
     CatalogTable,
+    EntryDifference,
     catalog_table,
     differences,
     is_below,
     merged,
     same_columns,
     same_location,
+    shown_differences,
 )
 from parquetry.runtime.catalog.model import Catalog, KeyValues
 from parquetry.runtime.errors import CatalogError, UnsupportedTableError
-from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.schema import live_columns
@@ -56,6 +59,24 @@ class SyncResult:
     partitions_dropped: int = 0
     warnings: tuple[Text, ...] = ()
 
+    @property
+    def wrote(self) -> bool:
+        """True if the definition or a partition was written."""
+        partitions = self.partitions_added or self.partitions_updated or self.partitions_dropped
+        return bool(self.created or self.changes or partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncPreview:
+    """The changes that a sync would make, read without writing. ``columns`` counts those of the new entry."""
+
+    place: str
+    created: bool
+    columns: int
+    changes: tuple[EntryDifference, ...] = ()
+    partitions_added: int = 0
+    partitions_updated: int = 0
+
 
 def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = False) -> SyncResult:
     """Bring the entry of a table in a catalog to the newest state of the table.
@@ -72,19 +93,35 @@ def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = 
         UnsupportedTableError: If the path of a partition does not have a value for each key.
     """
     stored, timeline = catalog.table(), table.timeline()
-    wanted = _wanted(table, timeline, catalog)
+    wanted = entry_of(table, catalog, commented_columns(table, timeline, table.spec))
     result = SyncResult(place=catalog.place, instant=timeline.last_before_pending())
     if stored is None:
         entry = wanted if wanted.partition_keys else _followed(wanted, result.instant)
         catalog.create(entry)
         result, stored = replace(result, created=True), entry
     else:
-        _check_same_table(catalog, stored, wanted)
+        check_same_table(catalog, stored, wanted)
         result = replace(result, changes=differences(stored, wanted))
         if result.changes and stored.was_changed_by_others and not restores:
             result, wanted = _without_changes(result), stored
-    result = _sync_partitions(
-        table, timeline, catalog, stored=stored, wanted=wanted, result=result, drops=drops
+    work = _partition_work(
+        table,
+        timeline,
+        catalog,
+        last_sync=stored.last_sync,
+        wanted=wanted,
+        created=result.created,
+        changed=bool(result.changes),
+        drops=drops,
+    )
+    catalog.add(wanted, work.missing)
+    catalog.update(wanted, work.differing)
+    catalog.drop(work.gone)
+    result = replace(
+        result,
+        partitions_added=len(work.missing),
+        partitions_updated=len(work.differing),
+        partitions_dropped=len(work.gone),
     )
     instant = max(result.instant or "", stored.last_sync or "") or None
     wrote = result.created or result.partitions_added or result.partitions_updated
@@ -92,6 +129,42 @@ def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = 
     if result.changes or follows:
         catalog.replace(_followed(merged(stored, wanted), instant), keeps_version=bool(result.changes))
     return result
+
+
+def preview(
+    catalog: Catalog, *, stored: CatalogTable | None, wanted: CatalogTable, table: TableHandle | None
+) -> SyncPreview:
+    """Return what a sync would write to make an entry the wanted one.
+
+    The partitions are counted only if the entry is new, for which the table is listed, or its definition
+    changes, which every registered partition must follow.
+
+    Args:
+        catalog: The entry of the table.
+        stored: The entry as :meth:`Catalog.table` returned it.
+        wanted: The entry that the table will have.
+        table: The table, None if it does not exist yet.
+    """
+    changes = () if stored is None else shown_differences(stored, wanted)
+    found = SyncPreview(
+        place=catalog.place,
+        created=stored is None,
+        columns=len(wanted.columns) + len(wanted.partition_keys),
+        changes=changes,
+    )
+    if table is None or (stored is not None and not changes):
+        return found
+    work = _partition_work(
+        table,
+        table.timeline(),
+        catalog,
+        last_sync=None if stored is None else stored.last_sync,
+        wanted=wanted,
+        created=stored is None,
+        changed=bool(changes),
+        drops=False,
+    )
+    return replace(found, partitions_added=len(work.missing), partitions_updated=len(work.differing))
 
 
 def _without_changes(result: SyncResult) -> SyncResult:
@@ -119,32 +192,59 @@ def _is_far_behind(timeline: Timeline, last_sync: str | None) -> bool:
     return bool(times) and (last_sync or "") < times[len(times) // 2]
 
 
-def _wanted(table: TableHandle, timeline: Timeline, catalog: Catalog) -> CatalogTable:
-    """Return the entry that the table should have, with the comments of its applied spec."""
-    spec, config = table.spec, table.config
+def commented_columns(
+    table: TableHandle, timeline: Timeline, spec: TableSpec | None, columns: Sequence[Column] | None = None
+) -> tuple[Column, ...]:
+    """Return the columns of a table with the comments of a spec.
+
+    Args:
+        table: The table.
+        timeline: Its timeline.
+        spec: The spec that describes the columns, None if there is none.
+        columns: The columns, by default those that the table has now.
+    """
     texts = {} if spec is None else {column.name: column.description for column in spec.columns}
-    columns = [
-        replace(column, description=texts.get(column.name))
-        for column in live_columns(table.store, timeline, config)
-    ]
+    found = live_columns(table.store, timeline, table.config) if columns is None else columns
+    return tuple(replace(column, description=texts.get(column.name)) for column in found)
+
+
+def entry_of(table: TableHandle, catalog: Catalog, columns: Sequence[Column]) -> CatalogTable:
+    """Return the entry that a table with these columns should have.
+
+    Raises:
+        UnsupportedTableError: If a partition column is not among the columns.
+    """
+    keys = table.config.partition_by
     names = {column.name for column in columns}
-    if any(name not in names for name in config.partition_by):
+    if any(name not in names for name in keys):
         raise UnsupportedTableError(
             "{table}: its partition columns are not columns of the table, so it cannot be registered",
             table=table.store.uri,
         )
-    keys = config.partition_by
-    columns = [_key(column, table) if column.name in keys else column for column in columns]
+    columns = [
+        _key(column, has_values=table.paths_hold_values) if column.name in keys else column
+        for column in columns
+    ]
     return catalog_table(columns, keys, catalog.location_of(table.store))
 
 
-def _key(column: Column, table: TableHandle) -> Column:
+def entry_of_new_table(spec: TableSpec, store: ObjectStore, catalog: Catalog) -> CatalogTable:
+    """Return the entry that a table should have when it is created by this spec."""
+    columns = [
+        _key(column, has_values=True) if column.name in spec.partition_by else column
+        for column in spec.columns
+    ]
+    return catalog_table(columns, spec.partition_by, catalog.location_of(store))
+
+
+def _key(column: Column, *, has_values: bool) -> Column:
     """Return a partition column with the type that its values in paths have."""
-    has_values = table.paths_hold_values and column.type not in _WITHOUT_VALUES
-    return column if has_values else replace(column, type="string")
+    has_type = has_values and column.type not in _WITHOUT_VALUES
+    return column if has_type else replace(column, type="string")
 
 
-def _check_same_table(catalog: Catalog, stored: CatalogTable, wanted: CatalogTable) -> None:
+def check_same_table(catalog: Catalog, stored: CatalogTable, wanted: CatalogTable) -> None:
+    """Raise CatalogError if an entry is that of another table or of another format."""
     if not same_location(stored.location, wanted.location):
         raise CatalogError(
             "{place} is the table at {found}, not that at {expected}; remove that entry from the catalog, or "
@@ -162,52 +262,66 @@ def _check_same_table(catalog: Catalog, stored: CatalogTable, wanted: CatalogTab
         )
 
 
-def _sync_partitions(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PartitionWork:
+    """Partitions to register, to update and to drop."""
+
+    missing: tuple[CatalogPartition, ...] = ()
+    differing: tuple[CatalogPartition, ...] = ()
+    gone: tuple[KeyValues, ...] = ()
+
+
+def _partition_work(
     table: TableHandle,
     timeline: Timeline,
     catalog: Catalog,
     *,
-    stored: CatalogTable,
+    last_sync: str | None,
     wanted: CatalogTable,
-    result: SyncResult,
+    created: bool,
+    changed: bool,
     drops: bool,
-) -> SyncResult:
-    """Register the partitions that are missing, and update those that differ."""
+) -> _PartitionWork:
+    """Return the partitions that are missing in a catalog, that differ, and that are to be dropped.
+
+    Args:
+        table: The table.
+        timeline: Its timeline.
+        catalog: The entry of the table.
+        last_sync: The instant that the entry follows.
+        wanted: The entry that the table should have.
+        created: Whether the entry is new, so that no partition is registered.
+        changed: Whether the definition changes, so that all partitions are compared with it.
+        drops: Whether partitions without files are dropped.
+    """
     if not wanted.partition_keys:
-        return result
+        return _PartitionWork()
     found: dict[KeyValues, CatalogPartition] = {}
-    if drops or result.changes:
+    if drops or changed:
         found = {part.values: part for part in catalog.every_partition()}
     if drops:
         # Read after the catalog, the timeline has the commits of all partitions registered meanwhile.
         timeline = table.timeline(timeline)
-    written = None if drops else _written_since(table, timeline, stored.last_sync)
+    written = None if drops else _written_since(table, timeline, last_sync)
     paths = _live_partitions(table, timeline) if written is None else sorted(written)
     expected = {part.values: part for part in (_partition(table, wanted, path) for path in paths)}
-    if not (drops or result.changes or result.created):
+    if not (drops or changed or created):
         found = dict(catalog.partitions(expected))
-    missing = [part for values, part in expected.items() if values not in found]
-    differing = [
-        new
-        for values, old in found.items()
-        if not _is_same(
-            old,
-            new := replace(old, location=expected.get(values, old).location, columns=wanted.columns),
-        )
-    ]
-    gone = [
-        values
-        for values, part in found.items()
-        if drops and values not in expected and is_below(part.location, wanted.location)
-    ]
-    catalog.add(wanted, missing)
-    catalog.update(wanted, differing)
-    catalog.drop(gone)
-    return replace(
-        result,
-        partitions_added=len(missing),
-        partitions_updated=len(differing),
-        partitions_dropped=len(gone),
+    return _PartitionWork(
+        missing=tuple(part for values, part in expected.items() if values not in found),
+        differing=tuple(
+            new
+            for values, old in found.items()
+            if not _is_same(
+                old,
+                new := replace(old, location=expected.get(values, old).location, columns=wanted.columns),
+            )
+        ),
+        gone=tuple(
+            values
+            for values, part in found.items()
+            if drops and values not in expected and is_below(part.location, wanted.location)
+        ),
     )
 
 

@@ -79,7 +79,7 @@ def sync_tables(
         UsageError: If ``table`` is a path or URI, for which no catalog is known.
     """
     from parquetry.cli.requests.workspaces import is_location, workspace_of
-    from parquetry.runtime.catalog.sync import sync
+    from parquetry.compiler.workspace.catalogs import sync_table
 
     if table is not None and is_location(table):
         raise UsageError("a catalog is known for tables of the project alone; give the name of the table")
@@ -90,10 +90,8 @@ def sync_tables(
     for name in names:
         try:
             handle = open_in_force(request, name, applied=True)
-            catalog = None if handle.spec is None else workspace.catalog(handle.spec)
-            if catalog is not None:
-                with handle.failures_masked():
-                    synced.append(handle.cleared(sync(handle, catalog, restores=True, drops=drops)))
+            result = sync_table(workspace, workspace.table(name), handle, restores=True, drops=drops)
+            synced += [] if result is None else [result]
         except ParquetryError as error:
             failure = failure or error
     return tuple(synced), failure

@@ -8,8 +8,11 @@ from typing import Any
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
+from parquetry.cli.views.operating.sync import sync_text
 from parquetry.cli.views.plan.words import kind_of
 from parquetry.compiler.plan.apply import ActionResult, ApplyResult
+from parquetry.compiler.plan.model import Step
+from parquetry.runtime.spec.codec import to_json_value
 from parquetry.text.printable import one_line
 
 
@@ -42,6 +45,7 @@ class ApplyView:
                     "created": result.applied.created if result.applied else False,
                     "rewritten_bytes": result.rewritten.size_bytes,
                     "instant": result.applied.instant if result.applied else None,
+                    **({} if result.synced is None else {"synced": to_json_value(result.synced)}),
                     "error": result.error.in_full() if result.error else None,
                 }
                 for result in outcome.results
@@ -57,12 +61,20 @@ def _line(result: ActionResult, outcome: ApplyResult, paint: Paint, typed_option
         why = "" if result.error is outcome.failure else f": {error}"
         return f"{paint.bad('failed')}   {name}{why}"
     if result.error is not None:
-        why = f"rewriting failed: {error}"
+        step = "registering" if Step.SYNC in result.action.steps and result.synced is None else "rewriting"
+        why = f"{step} failed: {error}"
         return f"{paint.warn('applied')}  {name}: {kind_of(result.action)}; {why}"
     if result.applied.created:
-        return f"{paint.good('created')}  {name}"
+        return f"{paint.good('created')}  {name}{_synced(result)}"
     evolved = f", schema evolved at {result.applied.instant}" if result.applied.instant else ""
-    return f"{paint.good('applied')}  {name}: {kind_of(result.action)}{evolved}{_moved(result)}"
+    return (
+        f"{paint.good('applied')}  {name}: {kind_of(result.action)}{evolved}{_moved(result)}{_synced(result)}"
+    )
+
+
+def _synced(result: ActionResult) -> str:
+    synced = result.synced
+    return "" if synced is None else f"; {synced.place}: {sync_text(synced)}"
 
 
 def _moved(result: ActionResult) -> str:

@@ -17,9 +17,10 @@ DRIFTED = 3
 def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     """Show what other programs changed in the tables since their specs were applied: who, and when.
 
-    Covers properties, columns, and clusterings. `parquetry apply` restores properties, and columns
-    that were dropped or narrowed. `parquetry adopt LOCATION` accepts changes that a spec can
-    express. The command does not open a table of another project or target, and then ends with 1.
+    Covers properties, columns, clusterings, and entries in catalogs. `parquetry apply` restores
+    properties, entries, and columns that were dropped or narrowed. `parquetry adopt LOCATION`
+    accepts changes that a spec can express. The command does not open a table of another project or
+    target, and then ends with 1.
     """
     from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.cli.views.drift import DriftView

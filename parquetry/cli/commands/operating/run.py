@@ -21,8 +21,9 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
 
     Uses the applied records. If the applied spec of a table differs from the declared one, the
     command skips the table (SC506), unless --applied tells it to use the record. Each file of a
-    source is ingested exactly once, unless the source has `read: full`. With `tests: {after_run:
-    true}` the command then executes the tests of these tables, and fails if one of them fails.
+    source is ingested exactly once, unless the source has `read: full`. The
+    entries of tables in catalogs follow. With `tests: {after_run: true}` the command then executes
+    the tests of these tables, and fails if one of them fails.
     """
     from parquetry.cli.failures import diagnosed
     from parquetry.cli.requests.progress import JobProgress

@@ -7,6 +7,7 @@ from typing import Any
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.clustering import clustering_line
+from parquetry.cli.views.operating.sync import sync_text
 from parquetry.cli.views.tests.text import TestsView
 from parquetry.compiler.jobs.past_runs import PastRun, RunState
 from parquetry.compiler.jobs.run import JobOutcome, RunResult, to_json
@@ -31,7 +32,7 @@ class RunView:
         """Return the rows, files and instants of the jobs, then the tests and a summary."""
         if not outcome.outcomes:
             return "Nothing to run: no table is selected."
-        remarkable = {o.table for o in outcome.outcomes if o.is_worth_saving or o.warnings}
+        remarkable = {o.table for o in outcome.outcomes if o.is_remarkable}
         shown = [o for o in outcome.outcomes if self._verbose or o.table in remarkable]
         width = max((len(f"{o.table} {o.name}") for o in shown), default=0)
         parts = ["\n".join(_line(o, width, paint) for o in shown)] if shown else []
@@ -195,4 +196,6 @@ def done_text(result: JobResult) -> str:
         if services.partitions_deleted:
             parts.insert(0, f"{count(services.partitions_deleted, 'partition')} deleted")
         return ", ".join(parts)
+    if result.synced is not None:
+        return f"{result.synced.place}: {sync_text(result.synced)}"
     return "nothing new"

@@ -27,6 +27,7 @@ from parquetry.compiler.reports.page import (
 from parquetry.compiler.testing.history import TestHistory
 from parquetry.message import Text, in_full
 from parquetry.runtime.commit.outcome import CommitResult
+from parquetry.runtime.main import JobResult
 
 _HEADER: Final = ("status", "job", "inserted", "updated", "deleted", "files", "bytes", "commit")
 _NUMBERS: Final = frozenset({2, 3, 4, 5, 6})
@@ -121,7 +122,7 @@ def _row(outcome: JobOutcome) -> tuple[Cell, ...]:
         return (Badge(text="failed", tone=Tone.BAD), outcome.name, *[""] * 6)
     commit = None if outcome.result is None else outcome.result.commit
     if commit is None or commit.instant is None:
-        done = outcome.result is not None and outcome.result.committed
+        done = outcome.result is not None and (outcome.result.committed or _wrote_entry(outcome.result))
         return (
             Badge(text="done" if done else "nothing new", tone=Tone.GOOD if done else Tone.PLAIN),
             outcome.name,
@@ -138,7 +139,12 @@ def _row(outcome: JobOutcome) -> tuple[Cell, ...]:
 
 
 def _is_service(outcome: JobOutcome) -> bool:
-    return outcome.result is not None and outcome.result.commit is None and outcome.result.committed
+    result = outcome.result
+    return result is not None and result.commit is None and (result.committed or _wrote_entry(result))
+
+
+def _wrote_entry(result: JobResult) -> bool:
+    return result.synced is not None and result.synced.wrote
 
 
 def _warnings(outcome: JobOutcome) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from parquetry.compiler.replay.model import Replay
 from parquetry.compiler.security.authority import AuthorityKind
 from parquetry.compiler.spec_words import flow, format_size, human_duration
 from parquetry.message import Message, Text, command, in_full
+from parquetry.runtime.catalog.entry import EntryDifference
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.sources.due import sums_by_source
 from parquetry.text.printable import quoted
@@ -92,6 +93,7 @@ _STEPS: Final[Mapping[Step, str]] = {
     Step.RECORD: "records the spec",
     Step.REWRITE: "rewrites the files that are due by the policy",
     Step.FORGET: "records that the table is no longer declared; its data stays",
+    Step.SYNC: "registers the table in its catalog",
 }
 
 
@@ -105,11 +107,36 @@ def steps_line(action: TableAction) -> str:
     return f"apply {', '.join(step_line(step) for step in action.steps)}"
 
 
+def catalog_lines(action: TableAction, plan: PlanDocument) -> list[str]:
+    """Return what apply registers or changes in the catalog of a table, if it was read."""
+    found = (plan.evidence.catalogs or {}).get(action.table)
+    if found is None:
+        return []
+    added = f"{count(found.partitions_added, 'partition')} added" if found.partitions_added else ""
+    updated = f"{count(found.partitions_updated, 'partition')} updated" if found.partitions_updated else ""
+    if found.created:
+        parts = [f"registered with {count(found.columns, 'column')}", added]
+        return [f"catalog {found.place}: {', '.join(filter(None, parts))}"]
+    lines = [f"catalog {found.place}: {_difference_text(difference)}" for difference in found.changes]
+    partitions = ", ".join(filter(None, (added, updated)))
+    return [*lines, f"catalog {found.place}: {partitions}"] if partitions else lines
+
+
+def _difference_text(difference: EntryDifference) -> str:
+    if difference.stored is None and difference.wanted is None:
+        return difference.path
+    return f"{difference.path}: {value_text(difference.stored)} -> {value_text(difference.wanted)}"
+
+
 def run_lines(action: TableAction, plan: PlanDocument) -> list[str]:
-    """Return lines about the next run: files from new sources, partitions that go, and SQL for Spark."""
+    """Return lines about the next run and the catalog.
+
+    They tell of files from new sources, partitions that go, what changes in the catalog, and SQL for Spark.
+    """
     lines = [f"ingest {ingest_text(source)}" for source in plan.evidence.sources.get(action.table, ())]
     if (expiry := (plan.evidence.expiring or {}).get(action.table)) is not None:
         lines += [f"next run: {text}" for text in expiry_lines(expiry)]
+    lines += catalog_lines(action, plan)
     paths = plan.evidence.unchecked_sql.get(action.table, ())
     return [*lines, f"only Spark checks functions and types, in run: {', '.join(paths)}"] if paths else lines
 
