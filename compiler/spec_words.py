@@ -227,10 +227,12 @@ def _is_plain(text: str) -> bool:
 def flow(value: Any) -> str:
     """Return the value on one line of YAML in flow style."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     if isinstance(value, str):
+        if not value.isprintable():
+            return quoted(value)
         # The YAML library quotes text that would be read as another type, a comment or a template.
         text = yaml.safe_dump([value], default_flow_style=True, width=1_000_000, allow_unicode=True)
         return text.strip().removeprefix("[").removesuffix("]")

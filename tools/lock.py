@@ -22,7 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / "locks"
 OF_PROJECTS = "projects"
 """Not a group: the requirements of parquetry, of its stores and keys, and of building packages."""
-GROUPS = ("build", "dev", OF_PROJECTS, "tools", "docs", "bench", "spark-3-5", "spark-4-1", "node", "readers")
+GROUPS = (
+    *("build", "dev", OF_PROJECTS, "tools", "docs", "bench"),
+    *("spark-3-5", "spark-4-1", "node", "readers", "dbt"),
+)
 EXTRAS = ("s3", "gcs", "encryption")
 WITH_PROJECT = "dev"
 """The group that is locked together with the project and all its extras."""
@@ -86,6 +89,8 @@ def write(project: Mapping[str, Any], group: str, *, upgrade: bool) -> None:
     else:
         command += ["--group", group]
         command += ["pyproject.toml", "--all-extras"] if group == WITH_PROJECT else []
+    # pip takes a package with extras by hash only if the lock names the extras.
+    command += ["--no-strip-extras"] if group == "dbt" else []
     command += ["--upgrade"] if upgrade else []
     place = lock_file(group)
     subprocess.run([*command, "--output-file", str(place.relative_to(ROOT))], cwd=ROOT, check=True)

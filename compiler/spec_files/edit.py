@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from parquetry.compiler.errors import UnacceptableDriftError
-from parquetry.compiler.spec_files.yaml import KEY_ORDER, VERSION, column_entry
+from parquetry.compiler.spec_files.yaml import KEY_ORDER, VERSION, column_entry, entry_text
 from parquetry.compiler.spec_words import flow
-from parquetry.project.diagnostics.source import LINE_END, Position, SourceText
+from parquetry.errors import ParquetryError
+from parquetry.project.diagnostics.source import LINE_END, Position, SourceText, Span
+from parquetry.project.yaml.canonical import NotCanonicalError, canonical
 from parquetry.project.yaml.document import Node, Path, parse_text
 from parquetry.runtime.spec.table_spec import Column
+
+
+class NotEditableError(ParquetryError):
+    """The text of a spec cannot be changed in place without a change of its other values."""
 
 
 def with_column(text: str, column: Column, *, file: str) -> str:
@@ -123,3 +132,186 @@ def _offset(text: str, position: Position) -> int:
     """Return the offset of a position in the text."""
     ends = [0, *(found.end() for found in LINE_END.finditer(text))]
     return ends[position.line - 1] + position.column - 1
+
+
+def with_document(text: str, wanted: Mapping[str, Any], *, file: str) -> str:
+    """Return the text of a table's file with the values of ``wanted``; comments and layout of the rest stay.
+
+    Entries of lists are found again by their ``name``. New entries follow the others.
+
+    Raises:
+        NotEditableError: if the text cannot be changed in place, for example because of aliases.
+
+    """
+    root = parse_text(SourceText(path=file, text=text)).root
+    assert root is not None, "the file is valid"
+    edits = _Edits(text)
+    edits.change(root, wanted, order=KEY_ORDER)
+    new = edits.applied()
+    if canonical_form(text, file) == text:
+        new = canonical_form(new, file) or new
+    check_document(new, wanted, file=file)
+    return new
+
+
+def check_document(text: str, wanted: Mapping[str, Any], *, file: str) -> None:
+    """Raise NotEditableError if the text of a file does not have exactly these values."""
+    document = parse_text(SourceText(path=file, text=text))
+    found = None if document.root is None or document.diagnostics else document.root.value
+    if not _is_same(found, wanted):
+        raise NotEditableError(
+            "{file} cannot be changed in place; write it without anchors, aliases and control characters",
+            file=file,
+        )
+
+
+def canonical_form(text: str, file: str) -> str | None:
+    """Return the canonical form of a text, or None if it has none."""
+    try:
+        return canonical(SourceText(path=file, text=text))
+    except NotCanonicalError:
+        return None
+
+
+class _Edits:
+    """Replacements in a text, collected from the nodes of its document."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines = [0, *(found.end() for found in LINE_END.finditer(text))]
+        self._line_end = "\r\n" if "\r\n" in text else "\n"
+        self._found: list[tuple[int, int, str]] = []
+
+    def applied(self) -> str:
+        """Return the text with all replacements; insertions at one place keep their order."""
+        text = self._text
+        last_first = sorted(
+            range(len(self._found)), key=lambda each: (self._found[each][0], each), reverse=True
+        )
+        for start, end, new in map(self._found.__getitem__, last_first):
+            text = f"{text[:start]}{new}{text[end:]}"
+        return text
+
+    def change(self, node: Node, wanted: Any, *, order: Sequence[str] = ()) -> None:
+        """Change a node into ``wanted``; ``order`` is the usual order of the keys."""
+        match node.value, wanted:
+            case old, _ if _is_same(old, wanted):
+                pass
+            case dict(), Mapping() if node.value:
+                self._change_mapping(node, wanted, order)
+            case list(), list() if _can_be_matched(node.value, wanted):
+                self._change_list(node, wanted)
+            case _:
+                self._replace(node, wanted)
+
+    def _change_mapping(self, node: Node, wanted: Mapping[str, Any], order: Sequence[str]) -> None:
+        kept = [key for key in node.value if key in wanted]
+        removed = [key for key in node.value if key not in wanted]
+        is_flow = self._is_flow(node)
+        if not kept or (removed and (is_flow or any(not self._begins_line(node.keys[k]) for k in removed))):
+            self._replace(node, wanted)
+            return
+        for key in kept:
+            self.change(node.children[key], wanted[key])
+        for key in removed:
+            self._remove_lines(self._offset(node.keys[key].start), node.children[key])
+        added = [key for key in wanted if key not in node.value]
+        for key in sorted(added, key=order.index) if order else added:
+            if is_flow:
+                self._insert(self._end(node.children[kept[-1]]), f", {key}: {flow(wanted[key])}")
+                continue
+            before = order[: order.index(key)] if order else kept
+            after = next((each for each in reversed(before) if each in kept), kept[-1])
+            indent = " " * (node.keys[after].start.column - 1)
+            lines = entry_text(key, wanted[key]).rstrip("\n").split("\n")
+            new = "".join(f"{self._line_end}{indent}{line}" for line in lines)
+            self._insert(self._line_of(self._end(node.children[after]))[1], new)
+
+    def _change_list(self, node: Node, wanted: Sequence[Any]) -> None:
+        new = {_identity(entry): entry for entry in wanted}
+        numbers = {_identity(entry): number for number, entry in enumerate(node.value)}
+        kept = [number for identity, number in numbers.items() if identity in new]
+        removed = [number for identity, number in numbers.items() if identity not in new]
+        is_flow = self._is_flow(node)
+        if not kept or (removed and is_flow) or not (is_flow or self._has_dashes(node)):
+            self._replace(node, wanted)
+            return
+        for identity, number in numbers.items():
+            if identity in new:
+                self.change(node.children[number], new[identity])
+        for number in removed:
+            child = node.children[number]
+            self._remove_lines(self._offset(child.span.start), child)
+        last = node.children[kept[-1]]
+        start = self._offset(last.span.start)
+        dash = self._text[self._line_of(start)[0] : start]
+        for identity, entry in new.items():
+            if identity not in numbers and is_flow:
+                self._insert(self._end(last), f", {flow(entry)}")
+            elif identity not in numbers:
+                self._insert(self._line_of(self._end(last))[1], f"{self._line_end}{dash}{flow(entry)}")
+
+    def _replace(self, node: Node, value: Any) -> None:
+        start, end = self._offset(node.span.start), self._end(node)
+        blank = " " if start and self._text[start - 1] in ":-" else ""
+        self._found.append((start, max(start, end), f"{blank}{flow(value)}"))
+
+    def _insert(self, offset: int, new: str) -> None:
+        self._found.append((offset, offset, new))
+
+    def _remove_lines(self, start: int, node: Node) -> None:
+        """Remove the lines from the one at an offset to the one in which a node ends."""
+        first, end = self._line_of(start)[0], self._line_of(self._end(node))[1]
+        following = LINE_END.match(self._text, end)
+        self._found.append((first, following.end() if following else end, ""))
+
+    def _is_flow(self, node: Node) -> bool:
+        return self._text[self._offset(node.span.start)] in "[{"
+
+    def _begins_line(self, key: Span) -> bool:
+        start = self._offset(key.start)
+        return not self._text[self._line_of(start)[0] : start].strip()
+
+    def _has_dashes(self, node: Node) -> bool:
+        """Return whether each entry of a list begins a line, after its dash."""
+        starts = [self._offset(child.span.start) for child in node.children.values()]
+        return all(self._text[self._line_of(start)[0] : start].strip() == "-" for start in starts)
+
+    def _line_of(self, offset: int) -> tuple[int, int]:
+        """Return the offsets of the start and the end of a line, without its line end."""
+        found = LINE_END.search(self._text, offset)
+        number = bisect_right(self._lines, offset) - 1
+        return self._lines[number], found.start() if found else len(self._text)
+
+    def _end(self, node: Node) -> int:
+        """Return the offset after the last character of a node, without blank lines."""
+        if node.children and not self._is_flow(node):
+            return max(map(self._end, node.children.values()))
+        start, end = self._offset(node.span.start), self._offset(node.span.end)
+        return start + len(self._text[start:end].rstrip())
+
+    def _offset(self, position: Position) -> int:
+        return self._lines[position.line - 1] + position.column - 1
+
+
+def _can_be_matched(old: Sequence[Any], new: Sequence[Any]) -> bool:
+    """Return whether entries have identities, and the new list begins with those of the old one, in order."""
+    before, after = list(map(_identity, old)), list(map(_identity, new))
+    is_distinct = len({*before}) == len(before) and len({*after}) == len(after)
+    kept = [identity for identity in before if identity in after]
+    return (
+        is_distinct
+        and all(isinstance(entry, Mapping) for entry in [*old, *new])
+        and after[: len(kept)] == kept
+    )
+
+
+def _identity(entry: Any) -> str:
+    """Return what an entry of a list is found again by: its name, or all of it."""
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    return f"name {name}" if isinstance(name, str) else json.dumps(entry, sort_keys=True)
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    """Return whether two values are equal, and 1, 1.0 and true are not."""
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)

@@ -136,6 +136,7 @@ def scaffold(
     ci: CI | None = None,
     rows: Path | None = None,
     table: str | None = None,
+    has_sample: bool = True,
 ) -> Scaffold:
     """Create a project in ``directory``, which may exist; the project is named after it.
 
@@ -149,6 +150,7 @@ def scaffold(
         ci: the forge for which workflows plan pull requests, apply approved plans, and check for drift.
         rows: a Parquet or CSV file, or a folder of them, for which a table replaces the sample.
         table: the name of that table; by default, it is named after the files.
+        has_sample: declare a sample table, unless ``rows`` is given.
 
     Raises:
         InferenceError: if no table can be declared for ``rows``.
@@ -173,7 +175,7 @@ def scaffold(
         packages=packages,
     )
     made_by = environment(quoted=json.dumps)
-    sample = frozenset() if inferred is None else _SAMPLE
+    sample = frozenset() if inferred is None and has_sample else _SAMPLE
     wanted = {} if there else {path: name for path, name in _FILES.items() if path not in sample}
     if not there and ci is not CI.GITLAB:
         wanted[workflow] = "workflow.yml.j2"

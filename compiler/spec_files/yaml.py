@@ -18,7 +18,7 @@ _HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}
 KEY_ORDER: Final = (
     *("apiVersion", "kind", "name", "description", "owner", "tags", "location", "moved", "columns"),
     *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "table_version", "locks"),
-    *("publish", "catalog", "database", "policy"),
+    *("publish", "catalog", "database", "policy", "readers"),
     *("sizing", "clustering", "retention", "files", "sources", "queries", "tests"),
 )
 _SOURCE_KEYS: Final = (
@@ -100,11 +100,11 @@ def table_text(document: Mapping[str, Any]) -> str:
     Columns and sources take one line each, and long mappings one line per key.
     """
     keys = sorted(document, key=KEY_ORDER.index)
-    text = "".join(_entry(key, document[key]) for key in keys)
+    text = "".join(entry_text(key, document[key]) for key in keys)
     return canonical(SourceText(path=f"{document['name']}.yml", text=text))
 
 
-def _entry(key: str, value: Any) -> str:
+def entry_text(key: str, value: Any) -> str:
     """Return a key with its value as YAML; lists of mappings and long mappings take several lines."""
     line = f"{key}: {flow(value)}"
     if isinstance(value, list) and value and isinstance(value[0], Mapping):

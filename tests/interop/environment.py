@@ -30,6 +30,9 @@ SPARKS = {"3.5": "spark-3-5", "4.1": "spark-4-1"}
 READERS = "readers"
 """The group of ClickHouse and Daft, which read tables for the matrix of readers."""
 
+DBT = "dbt"
+"""The group of dbt-core and dbt-duckdb, which make a manifest."""
+
 HUDI_JARS = {
     "1.0.2": "2c2ab65a11e91265e4b7346f954448c46df52d66fb72f52dad83767b621deae8",
     "0.15.0": "aab6ecdb5c65fcd20406b980b31ccec294fae95693de947d5778f0b3fb4e302a",
@@ -96,6 +99,11 @@ def spark_python(spark: str) -> Path:
 def readers_python() -> Path:
     """The interpreter of the environment of readers that stand beside no other; made when it is not there."""
     return _environment(READERS, READERS, "readers")
+
+
+def dbt_python() -> Path:
+    """The interpreter of the environment of dbt, whose packages fit no other; made when it is not there."""
+    return _environment(DBT, DBT, "dbt")
 
 
 def _environment(name: str, group: str, what: str) -> Path:
@@ -313,6 +321,7 @@ def main() -> None:
         *((f"classes {spark}", lambda s=spark: spark_classes(spark_python(s))) for spark in SPARKS),
         ("classes", lambda: spark_classes(Path(sys.executable))),
         *((f"Hudi {version}", lambda v=version: hudi_bundle(v)) for version in HUDI_VERSIONS),
+        ("dbt", dbt_python),
         ("YAML server", lambda: yaml_language_server()[1]),
         ("axe-core", axe_core),
     ]:

@@ -31,7 +31,9 @@ def tool(name):
 
 lock = tool("lock")
 audit = tool("audit")
-PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;]+)(?: ; (?P<marker>[^\\]+))? \\$")
+PIN = re.compile(
+    r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[a-z0-9,-]+\])?==(?P<version>[^ ;]+)(?: ; (?P<marker>[^\\]+))? \\$"
+)
 
 
 def pins(group):

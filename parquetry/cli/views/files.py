@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
+from parquetry.message import in_full
 from parquetry.project.diagnostics.model import render_json, render_text
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.text import shell
 
 if TYPE_CHECKING:  # each command loads its own
     from parquetry.compiler.jobs.manifest import Compiled
+    from parquetry.compiler.spec_files.dbt_manifest import LeftOutModel
     from parquetry.compiler.spec_files.exports import Export
+    from parquetry.compiler.spec_files.from_dbt import SpecsFromDbt
     from parquetry.compiler.spec_files.rename import Renamed
     from parquetry.compiler.spec_files.scaffold import Scaffold
     from parquetry.project.yaml.fmt import FormatResult
@@ -124,6 +127,49 @@ class InitView:
             "files": list(outcome.files),
             "notes": list(outcome.notes),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecsFromDbtView:
+    """The specs of a dbt project's tables that were written, or would be with ``check``."""
+
+    check: bool
+
+    def text(self, outcome: SpecsFromDbt, paint: Paint) -> str:
+        """Return the lines of a new project, a line per spec and model left out, and the next command."""
+        verb = paint.warn("would write") if self.check else paint.good("wrote")
+        lines: list[str] = []
+        if outcome.made is not None:
+            lines += [f"project {paint.bold(outcome.project)} in {outcome.directory}", ""]
+            lines += [f"{verb}  {path}" for path in outcome.made.files]
+        lines += [f"{verb}  {path}" for path in outcome.written]
+        lines += [f"{paint.warn('gone')}  {path}: the manifest has no table for it" for path in outcome.gone]
+        lines += [
+            f"{_left_out(paint, each)}  {each.model}: {in_full(each.reason)}" for each in outcome.left_out
+        ]
+        lines += [f"note: {in_full(note)}" for note in outcome.notes]
+        lines.append(f"{count(outcome.unchanged, 'spec')} as dbt says")
+        if not self.check:
+            lines += ["", "Next: parquetry plan --out target/plan.json"]
+        return "\n".join(lines)
+
+    def json(self, outcome: SpecsFromDbt) -> Any:
+        """Return the files, the models left out and the notes."""
+        made = () if outcome.made is None else outcome.made.files
+        return {
+            "project": outcome.project,
+            "directory": str(outcome.directory),
+            "files": [*made, *outcome.written],
+            "unchanged": outcome.unchanged,
+            "gone": list(outcome.gone),
+            "left_out": [to_json_value(each) for each in outcome.left_out],
+            "notes": [in_full(note) for note in outcome.notes],
+        }
+
+
+def _left_out(paint: Paint, model: LeftOutModel) -> str:
+    """Return the mark of a model without a spec; one that is meant to have a spec is an error."""
+    return paint.bad("left out") if model.is_declared else paint.dim("left out")
 
 
 class RenameView:

@@ -34,6 +34,19 @@ from parquetry.cli.terminal.output import Output
     "gets the table alone.",
 )
 @click.option("--name", "named", metavar="TABLE", help="With --from: the table's name. Default: the file's.")
+@click.option(
+    "--from-dbt",
+    "manifest",
+    metavar="PATH",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Declare the tables of a dbt project: the manifest.json that `dbt parse` writes. Repeated, it "
+    "updates their specs.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="With --from-dbt: write nothing; exit with 3 if a spec does not say what dbt says.",
+)
 @output_options("text", "json")
 def command(
     *,
@@ -43,19 +56,31 @@ def command(
     ci: str | None,
     rows: Path | None,
     named: str | None,
+    manifest: Path | None,
+    check: bool,
 ) -> int:
     """Create a project in DIR or the current directory; it plans, applies and runs at once.
 
-    The project has sample data, or with --from a table for your own files. It has JSON Schemas that
+    The project has sample data, or with --from a table for your own files, or with --from-dbt the
+    tables of a dbt project. It has JSON Schemas that
     editors find by themselves, and a GitHub workflow, or a pipeline of GitLab with --ci gitlab. These
     go to the root of the git repository, and install the packages of requirements.txt by their hashes and
     then what requirements.in names. Existing files are never replaced.
     """
-    from parquetry.cli.views.files import InitView
+    from parquetry.cli.views.files import InitView, SpecsFromDbtView
+    from parquetry.compiler.spec_files.from_dbt import init_from_dbt
     from parquetry.compiler.spec_files.scaffold import CI, scaffold
 
     if named is not None and rows is None:
         raise click.UsageError("--name needs --from")
+    if manifest is not None and rows is not None:
+        raise click.UsageError("--from-dbt declares tables of its own: leave out --from")
+    if check and (manifest is None or ci is not None):
+        raise click.UsageError("--check needs --from-dbt, and writes nothing: leave out --ci")
     provider = None if ci is None else CI(ci)
+    if manifest is not None:
+        found = init_from_dbt(manifest, directory, write=not check, installs=install, ci=provider)
+        output.show(SpecsFromDbtView(check=check), found)
+        return 1 if found.is_incomplete else 3 if check and found.differs else 0
     output.show(InitView(), scaffold(directory, installs=install, ci=provider, rows=rows, table=named))
     return 0

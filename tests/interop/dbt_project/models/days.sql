@@ -1,0 +1,1 @@
+select order_day from {{ ref('orders') }} group by all
