@@ -119,6 +119,7 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.session_experiment
 	$(BIN)/python -m benchmarks.clustering_plans
+	$(BIN)/python -m benchmarks.run_order
 	$(BIN)/python -m benchmarks.plans
 	$(BIN)/python -m benchmarks.requests
 	$(BIN)/python -m benchmarks.reads

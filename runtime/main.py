@@ -301,7 +301,7 @@ def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], Spar
     spark = session(job)
     from parquetry.runtime.spark.cluster import cluster  # noqa: PLC0415  # see start_spark
 
-    result = cluster(spark, handle, budget=budget)
+    result = cluster(spark, handle, budget=budget, stops_at_ms=job.stops_at_ms)
     return JobResult(table=job.table, job=job.name, clustering=result)
 
 

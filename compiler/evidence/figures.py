@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Final
@@ -58,6 +58,7 @@ from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.instant import parse_instant_ms
 
 BUCKETS: Final = 11
 """The number of size classes: ten tenths of the maximum file size, and a last class for larger files."""
@@ -80,7 +81,9 @@ class MeasuredDebt:
     """The debt of one table, and what is needed to share the budget of runs with other tables.
 
     ``clustered`` is the instant of the table's last clustering, empty if there is none. ``commits`` is the
-    number of writes since then.
+    number of writes since then. ``gain_bytes`` are the bytes a day that queries no longer read once the debt
+    is paid, as far as they were requested. ``waits_since_ms`` is the time of the oldest due file or of the
+    last clustering, whichever is later, and None if nothing is due or it is not known.
     """
 
     figures: DueFigures
@@ -88,6 +91,10 @@ class MeasuredDebt:
     clustered: str
     commits: int
     spec: TableSpec
+    gain_bytes: float = 0
+    clustered_ms: int | None = None
+    waits_since_ms: int | None = None
+    bytes_per_second: float | None = None
 
     @property
     def is_paid_by_runs(self) -> bool:
@@ -250,17 +257,42 @@ def _replay(handle: TableHandle, view: FileSystemView, before: TableSpec, after:
         return None
 
 
-def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> MeasuredDebt:
+def due_figures(
+    handle: TableHandle, spec: TableSpec, *, budget_bytes: int, with_gain: bool = False
+) -> MeasuredDebt:
     """Return the debt of the table under a spec without reading rows.
 
-    One run may rewrite ``budget_bytes``, here of this table alone.
+    One run may rewrite ``budget_bytes``, here of this table alone. With ``with_gain``, statistics predict
+    what queries gain.
     """
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
     statistics = {} if spec.clustering.trigger is Trigger.OFF else look_up(handle.store, slices)
     clustering = clustering_due(handle, timeline, slices, statistics, spec, budget_bytes=budget_bytes)
-    return measured_debt(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
+    debt = measured_debt(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
+    if not (with_gain and clustering.groups):
+        return debt
+    return replace(
+        debt, gain_bytes=excess_read_bytes(reads_by_statistics(statistics, clustering, spec), spec)
+    )
+
+
+def excess_read_bytes(queries: Sequence[QueryFigures], spec: TableSpec) -> float:
+    """Return the bytes a day that queries read and would no longer read once the debt is paid."""
+    runs = {
+        query.name: 1 if query.runs_per_day is None else query.runs_per_day for query in spec.extra.queries
+    }
+    return sum(
+        max(query.now.data_bytes - query.expected.data_bytes, 0) * runs[query.query] for query in queries
+    )
+
+
+def instant_ms(handle: TableHandle, instant: str) -> int | None:
+    """Return the time of an instant, or None if there is no instant or its name is not a time."""
+    with suppress(CorruptTableError):
+        return parse_instant_ms(instant, handle.config.timezone) if instant else None
+    return None
 
 
 def measured_debt(
@@ -292,22 +324,32 @@ def measured_debt(
         runs=runs,
         seconds=round(rewritten / rate) if rate and rewritten else None,
     )
+    clustered = last_clustering(view.timeline) if due.groups else ""
+    oldest = min((file.instant for group in clustering.groups for file in group.files), default="")
+    times_ms = [instant_ms(handle, instant) for instant in (oldest, clustered)]
     return MeasuredDebt(
         figures=figures,
         groups=due,
-        clustered=last_clustering(view.timeline) if due.groups else "",
+        clustered=clustered,
         commits=commits_since_clustering(view.timeline) if due.groups else 0,
         spec=spec,
+        clustered_ms=times_ms[1],
+        waits_since_ms=max((each for each in times_ms if each is not None), default=None),
+        bytes_per_second=rate or None,
     )
 
 
 def with_shared_runs(
-    debts: Mapping[str, MeasuredDebt], *, budget_bytes: int, next_commits: Mapping[str, int]
+    debts: Mapping[str, MeasuredDebt],
+    *,
+    budget_bytes: int,
+    next_commits: Mapping[str, int],
+    in_order: Sequence[str] = (),
 ) -> dict[str, DueFigures]:
     """Return the figures of tables whose runs share one budget.
 
     Tables that their writes cluster (``trigger: inline``) use no part of it. ``next_commits`` is the number
-    of commits that the next run's ingestion makes, by table.
+    of commits that the next run's ingestion makes, by table. ``in_order`` are the tables that come first.
     """
     figures = {
         name: replace(debt.figures, commits_until_due=debt.commits_until_due(next_commits.get(name, 0)))
@@ -316,6 +358,7 @@ def with_shared_runs(
     sharing = by_last_clustering(
         {name: debt.clustered for name, debt in debts.items() if debt.is_paid_by_runs}
     )
+    sharing = list(dict.fromkeys([*in_order, *sharing]))
     runs = runs_of([debts[name].groups for name in sharing], budget_bytes=budget_bytes)
     return figures | {name: replace(figures[name], runs=n) for name, n in zip(sharing, runs, strict=True)}
 

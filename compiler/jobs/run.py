@@ -11,6 +11,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from parquetry.compiler.errors import UnexpectedError
+from parquetry.compiler.evidence.due_rewrites import due_rewrite, run_limits
+from parquetry.compiler.evidence.figures import due_figures
+from parquetry.compiler.evidence.run_order import (
+    DueRewrite,
+    RankedRewrite,
+    RunLimits,
+    RunOrder,
+    rank_rewrites,
+)
 from parquetry.compiler.jobs.declared_rules import check_declared, check_named
 from parquetry.compiler.lineage.emission import Lineage, lineage_of
 from parquetry.compiler.lineage.work import TableWork, WorkResult
@@ -26,9 +35,12 @@ from parquetry.compiler.workspace.run_results import recorded_run, save_results
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, Text, command, in_full, joined
 from parquetry.project import ResolvedTable
+from parquetry.project.model.operations import Operations
+from parquetry.project.model.resolved import Target
 from parquetry.runtime.clustering.plan.due import is_clustering_due, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.clustering.plan.survey import last_clustering
+from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.errors import InvalidDataError, PartialFailureError
 from parquetry.runtime.layout.clustering.run_budget import by_last_clustering
 from parquetry.runtime.main import JobResult
@@ -37,8 +49,10 @@ from parquetry.runtime.spec.codec import Brief, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, resolve_environment
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.handle import open_table
+from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.signing import check_signed
+from parquetry.runtime.timeline.rereading import retry_stale
 
 _Result = TypeVar("_Result")
 
@@ -97,9 +111,10 @@ class JobOutcome(Brief):
 class RunResult(Brief):
     """The outcomes of a run in order. ``unsaved`` is the error that prevented saving its results.
 
-    ``seconds`` is the duration, None while the run continues. ``unapplied`` are settings of the target that
-    the run used although tables record other values. ``tests`` are the results for tables without failed
-    jobs, if the project runs tests after jobs.
+    ``order`` has the tables whose clustering was due, in the order of the run, and then those that wait, if
+    the target has operations and the run includes services. ``seconds`` is the duration, None while the run
+    continues. ``unapplied`` are settings of the target that the run used although tables record other values.
+    ``tests`` are the results for tables without failed jobs, if the project runs tests after jobs.
     """
 
     run_id: str
@@ -109,6 +124,7 @@ class RunResult(Brief):
     unapplied: tuple[str, ...] = ()
     tests: TableTests | None = None
     unsaved: ParquetryError | None = None
+    order: RunOrder | None = None
 
     @property
     def failure(self) -> ParquetryError | None:
@@ -271,13 +287,16 @@ def run_tables(
     observer: Observer,
     diagnose: Diagnose,
     applied: bool = False,
+    clock: Callable[[], float] = time.time,
 ) -> RunResult:
     """Run the due jobs of the selected tables in sequence: first all ingestion, then all services.
 
     The clusterings of all tables share the budget of the run, and the table whose last clustering is oldest
-    comes first. If a job of a table fails, its later jobs are skipped. Other tables continue, even after a
-    bug. The results are saved in ``target/runs/<run id>/results.json``; if that fails, the result contains
-    the error.
+    comes first. If the target has operations, services run within its window instead: cleans and archives
+    first, then clusterings in the order of :func:`rank_rewrites`, as far as bytes and time suffice.
+
+    If a job of a table fails, its later jobs are skipped. Other tables continue, even after a bug. The
+    results are saved in ``target/runs/<run id>/results.json``; if that fails, the result contains the error.
 
     Args:
         workspace: The project with its selected tables.
@@ -287,6 +306,7 @@ def run_tables(
         observer: Receives the progress.
         diagnose: Turns a bug into an error that can be shown.
         applied: True to trust applied records that differ from the declared specs.
+        clock: Returns the time in seconds since 1970 (UTC).
 
     Raises:
         UnappliedError: If the target has settings that can execute code and that it does not allow.
@@ -305,6 +325,7 @@ def run_tables(
             observer=_WithLineage(observer, lineage),
             diagnose=diagnose,
             applied=applied,
+            clock=clock,
         )
         lineage.failed(result.failure)
         return result
@@ -319,6 +340,7 @@ def _run_tables(
     observer: Observer,
     diagnose: Diagnose,
     applied: bool,
+    clock: Callable[[], float],
 ) -> RunResult:
     """Run the due jobs of the selected tables, and then their tests if the project asks for that.
 
@@ -356,9 +378,27 @@ def _run_tables(
 
     for name, jobs in by_name.items():
         run(name, jobs.first)
-    for name in by_last_clustering({name: jobs.clustered for name, jobs in by_name.items()}):
-        if all(outcome.error is None or outcome.name == _FILES for outcome in ran[name]):
-            run(name, by_name[name].services)
+
+    def may_serve(name: str) -> bool:
+        return all(outcome.error is None or outcome.name == _FILES for outcome in ran[name])
+
+    operations = workspace.project.target.operations
+    if operations is None or only is Only.INGEST:
+        for name in by_last_clustering({name: jobs.clustered for name, jobs in by_name.items()}):
+            if may_serve(name):
+                run(name, by_name[name].services)
+    else:
+        order = _run_by_operations(
+            workspace.project.target,
+            operations,
+            by_name,
+            run=run,
+            may_serve=may_serve,
+            launch=launch,
+            diagnose=diagnose,
+            clock=clock,
+        )
+        result = replace(result, order=order)
     for name, jobs in by_name.items():
         if all(outcome.name != _OPEN for outcome in ran[name]):
             run(name, _synced(workspace, jobs.table, diagnose, applied=applied))
@@ -396,6 +436,106 @@ def _synced(
     if not isinstance(result, JobOutcome):
         result = JobOutcome(table=table.name, name=SYNC, result=result)
     return (replace(result, seconds=_since(started_at)),)
+
+
+def _run_by_operations(
+    target: Target,
+    operations: Operations,
+    tables: Mapping[str, _TableJobs],
+    *,
+    run: Callable[[str, Sequence[JobPlan | JobOutcome]], None],
+    may_serve: Callable[[str], bool],
+    launch: _BudgetedLauncher,
+    diagnose: Diagnose,
+    clock: Callable[[], float],
+) -> RunOrder:
+    """Run the services of tables by the target's operations, and return the order of the rewrites.
+
+    Cleans and archives rewrite nothing, so they come first and use no budget. Before each clustering the
+    tables are ranked again, by the bytes and the time that are left.
+
+    Args:
+        target: The target.
+        operations: Its rules.
+        tables: The jobs of the tables by name.
+        run: Runs jobs of a table.
+        may_serve: Returns whether no earlier job of the table failed.
+        launch: The launcher, which counts the rewritten bytes.
+        diagnose: Turns a bug into an error that can be shown.
+        clock: Returns the time in seconds since 1970 (UTC).
+    """
+    starts = clock()
+    at_start = run_limits(target, operations, at=starts)
+    clusterings: dict[str, JobPlan] = {}
+    for name, jobs in tables.items():
+        if at_start.is_open and may_serve(name):
+            run(name, [job for job in jobs.services if job.kind is not JobKind.CLUSTER])
+        clustering = next((job for job in jobs.services if job.kind is JobKind.CLUSTER), None)
+        if clustering is not None and may_serve(name):
+            clusterings[name] = clustering
+
+    def measure(name: str) -> DueRewrite | JobOutcome | None:
+        body = partial(
+            _measured_rewrite,
+            clusterings[name],
+            tables[name].table,
+            operations,
+            at_ms=round(starts * 1000),
+            is_open=at_start.is_open,
+        )
+        return _attempt(name, JobKind.CLUSTER, body, diagnose)
+
+    due: dict[str, DueRewrite] = {}
+    for name, found in zip(clusterings, map_each(clusterings, measure), strict=True):
+        if isinstance(found, JobOutcome):
+            run(name, (found,))
+        elif found is not None:
+            due[name] = found
+    begun: list[RankedRewrite] = []
+    while True:
+        seconds = None if at_start.seconds is None else max(starts + at_start.seconds - clock(), 0)
+        limits = replace(at_start, seconds=seconds, spent_bytes=launch.spent_bytes)
+        ranked = rank_rewrites(tuple(due.values()), limits)
+        chosen = next((one for one in ranked if one.taken_groups), None)
+        if chosen is None:
+            break
+        del due[chosen.table]
+        begun.append(chosen)
+        run(chosen.table, (_limited(clusterings[chosen.table], chosen, at_start, starts=starts),))
+    return RunOrder(
+        starts_ms=round(starts * 1000),
+        rewrite_bytes=at_start.rewrite_bytes,
+        seconds=at_start.seconds,
+        tables=(*begun, *ranked),
+    )
+
+
+def _measured_rewrite(
+    job: JobPlan, table: ResolvedTable, operations: Operations, *, at_ms: int, is_open: bool
+) -> DueRewrite | None:
+    """Return what a run may rewrite of a table, or None if no clustering is due.
+
+    While the window is closed, nothing is measured.
+    """
+    handle = _opened(job)
+    if not is_clustering_due(handle, Trigger.ASYNC):
+        return None
+    if not is_open:
+        return DueRewrite(table=table.name, groups=(), max_groups=0)
+    spec = handle.spec
+    assert spec is not None, "what is applied has a spec"
+    assert job.budget_bytes is not None, "a run has a budget"
+    check_strategies(spec.clustering, handle.store.allowed)
+    with handle.failures_masked():
+        debt = retry_stale(due_figures)(handle, spec, budget_bytes=job.budget_bytes, with_gain=True)
+    return due_rewrite(table, debt, operations, at_ms=at_ms)
+
+
+def _limited(job: JobPlan, ranked: RankedRewrite, limits: RunLimits, *, starts: float) -> JobPlan:
+    """Return a clustering job that rewrites what was taken of its table, and stops in time."""
+    assert job.budget_bytes is not None, "a run has a budget"
+    stops_at_ms = None if limits.seconds is None else round((starts + limits.seconds) * 1000)
+    return replace(job, spent_bytes=ranked.budget(job.budget_bytes).spent_bytes, stops_at_ms=stops_at_ms)
 
 
 def _since(started_at: float) -> float:
@@ -529,8 +669,13 @@ def _is_due(plan: JobPlan) -> bool:
     """Return whether the job must run; asynchronous clustering may have become due by the jobs before it."""
     if plan.kind is not JobKind.CLUSTER:
         return True
+    return is_clustering_due(_opened(plan), Trigger.ASYNC)
+
+
+def _opened(plan: JobPlan) -> TableHandle:
+    """Return the table of a job."""
     store = open_store(plan.location, resolve_environment(plan.storage), plan.spec.allowed)
-    return is_clustering_due(open_table(store, owner=plan.owner), Trigger.ASYNC)
+    return open_table(store, owner=plan.owner)
 
 
 def _outcome(plan: JobPlan, result: JobResult) -> JobOutcome:
@@ -566,19 +711,20 @@ class _BudgetedLauncher:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
-        self._spent_bytes = 0
+        self.spent_bytes = 0
 
     def __call__(self, job: JobPlan) -> JobResult:
         """Run a job; a clustering gets what earlier clusterings of the run have left of the budget."""
         if job.kind is not JobKind.CLUSTER:
             return self._launch(job)
         try:
-            result = self._launch(replace(job, spent_bytes=self._spent_bytes))
+            spent_bytes = max(self.spent_bytes, job.spent_bytes or 0)
+            result = self._launch(replace(job, spent_bytes=spent_bytes))
         except PartlyClusteredError as partly:
-            self._spent_bytes += partly.result.bytes_before
+            self.spent_bytes += partly.result.bytes_before
             raise
         if result.clustering is not None:
-            self._spent_bytes += result.clustering.bytes_before
+            self.spent_bytes += result.clustering.bytes_before
         return result
 
 
@@ -656,8 +802,10 @@ def _job(
 def to_json(result: RunResult) -> dict[str, Any]:
     """Return the documented JSON, which the command prints and the results file contains."""
     tests = {} if result.tests is None else tests_to_json(result.tests)
+    order = {} if result.order is None else {"order": to_json_value(result.order)}
     return {
         **tests,
+        **order,
         "run_id": result.run_id,
         "target": result.target,
         "seconds": result.seconds,

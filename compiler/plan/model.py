@@ -13,6 +13,7 @@ from typing import Any
 
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.compiler.evidence.money import PlanCosts
+from parquetry.compiler.evidence.run_order import RunOrder
 from parquetry.compiler.security.authority import AuthorityChange
 from parquetry.message import Text
 from parquetry.project.guardrails.model import RuleOutcome
@@ -238,6 +239,8 @@ class Evidence:
         ingest: The sources that the next run would ingest by table, if due work was requested.
         deletions: The files that the next run's services would delete by table, if due work was requested.
         partitions: The partitions that the next run would delete by table, if due work was requested.
+        order: The order in which the next run rewrites tables, if due work was requested and the target has
+            operations.
         excluded: The files that the next run's clustering would leave out by table, if requested separately.
         unchecked_sql: The paths of SQL that no ``run`` has executed yet, by table that changes. Only Spark
             knows if its functions exist and its types fit.
@@ -260,6 +263,7 @@ class Evidence:
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
     deletions: Mapping[str, Deletions] | None = None
     partitions: Mapping[str, PartitionExpiry] | None = field(default=None, metadata=OMIT_EMPTY)
+    order: RunOrder | None = field(default=None, metadata=OMIT_EMPTY)
     excluded: Mapping[str, ExcludedFiles] | None = None
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: Mapping[str, tuple[DueSource, ...]] = field(default_factory=dict)

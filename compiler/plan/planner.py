@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from parquetry.compiler.errors import UnnamedPlaceError
+from parquetry.compiler.evidence.due_rewrites import next_order
 from parquetry.compiler.evidence.figures import (
     MeasuredDebt,
     MeasuredTable,
@@ -30,6 +31,7 @@ from parquetry.compiler.evidence.next_run import (
     next_partition_expiry,
 )
 from parquetry.compiler.evidence.run_forecast import NextClustering, next_clustering
+from parquetry.compiler.evidence.run_order import RunOrder
 from parquetry.compiler.plan.actions import creation, forgetting, outcome_of, with_sync
 from parquetry.compiler.plan.catalog_entries import ReadEntry, changes_entry, preview_of, read_entry
 from parquetry.compiler.plan.codec import plan_of
@@ -115,7 +117,7 @@ def plan_workspace(
     live = _read_tables(workspace, with_undeclared=is_open and workspace.is_whole)
     base_commit, authority = changed_authority(workspace)
     prices = None if workspace.prices is None else PlanPrices.of(workspace.prices)
-    work = _due_work(workspace, live, excluded=excluded) if due else None
+    work = _due_work(workspace, live, now_ms=now_ms, excluded=excluded) if due else None
     planned = _with_entries(workspace, live, _planned_tables(workspace, live, prices))
     forgotten = [
         table.observation.handle.cleared(refuse_forgetting(workspace, table) or forgetting(table))
@@ -134,6 +136,7 @@ def plan_workspace(
         ingest=None if work is None else work.ingest,
         deletions=None if work is None else work.deletions,
         partitions=None if work is None else work.partitions or None,
+        order=None if work is None else work.order,
         excluded=None if work is None else work.excluded,
         unchecked_sql=_unchecked_sql(live, planned),
         drift=drift,
@@ -378,7 +381,7 @@ def _completed(workspace: Workspace, compared: _PlannedTable, prices: PlanPrices
             observation.handle,
             observation.spec or table.spec,
             table.spec,
-            budget_bytes=workspace.project.target.budget.services_bytes,
+            budget_bytes=workspace.project.target.services_bytes,
             prices=prices,
         )
         expiry = new_partition_expiry(observation, table.spec)
@@ -441,7 +444,7 @@ def _figures(
     debts = {} if work is None else dict(work.measured)
     shared = with_shared_runs(
         debts | {name: table.debt for name, table in measured.items()},
-        budget_bytes=workspace.project.target.budget.services_bytes,
+        budget_bytes=workspace.project.target.services_bytes,
         next_commits=_next_commits({} if work is None else work.ingest),
     )
     return {
@@ -608,6 +611,7 @@ class _DueWork:
         ingest: The sources that it would ingest.
         deletions: The files that its services would delete.
         partitions: The partitions that it would delete.
+        order: The order in which it rewrites tables, None without operations of the target.
         excluded: The files that its clustering would leave out, None if not requested.
         damage: The reason why a table could not be measured.
     """
@@ -618,13 +622,15 @@ class _DueWork:
     ingest: Mapping[str, tuple[DueSource, ...]]
     deletions: Mapping[str, Deletions]
     partitions: Mapping[str, PartitionExpiry]
+    order: RunOrder | None
     excluded: Mapping[str, ExcludedFiles] | None
     damage: Mapping[str, Text]
 
 
-def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _DueWork:
+def _due_work(workspace: Workspace, live: _LiveTables, *, now_ms: int, excluded: bool) -> _DueWork:
     """Return the work of the next run for all tables that are applied and can be read."""
-    budget_bytes = workspace.project.target.budget.services_bytes
+    target = workspace.project.target
+    budget_bytes, operations = target.services_bytes, target.operations
     applied = {
         name: observation
         for name, observation in live.own.items()
@@ -633,23 +639,9 @@ def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _Du
     directory, storage = str(workspace.project.root), workspace.storage
     measuring = Measuring(applied)
     measuring.each(lambda _, observation: check_files(observation))
-    debts = measuring.each(lambda _, observation: _debt(observation, budget_bytes))
-    budget = RunBudget(limit_bytes=budget_bytes)
-
-    def next_in_budget(name: str, observation: Observation) -> NextClustering | None:
-        nonlocal budget
-        if not debts[name].is_paid_by_runs:
-            return next_clustering(observation, budget=RunBudget(limit_bytes=budget_bytes))
-        clustering = next_clustering(observation, budget=budget)
-        if clustering is not None:
-            budget = budget.left_after(clustering.forecast.rewrite_bytes)
-        return clustering
-
-    # In sequence like a run, and because the samples of many tables would need too much memory at once.
-    clusterings = measuring.each(
-        next_in_budget, in_order=by_last_clustering({name: debt.clustered for name, debt in debts.items()})
+    debts = measuring.each(
+        lambda _, observation: _debt(observation, budget_bytes, with_gain=operations is not None)
     )
-    clusterings = live.cleared_by_table({name: clusterings[name] for name in applied if name in clusterings})
     ingest = map_each(
         applied,
         lambda name: due_sources(
@@ -662,15 +654,46 @@ def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _Du
     sources_of = live.cleared_by_table(
         {name: sources for name, sources in zip(applied, ingest, strict=True) if sources}
     )
+    next_commits = _next_commits(sources_of)
+    order = None
+    if operations is not None:
+        starting = {
+            name: debt
+            for name, debt in debts.items()
+            if debt.is_paid_by_runs and not debt.commits_until_due(next_commits.get(name, 0))
+        }
+        order = next_order(target, operations, starting, workspace.tables, now_ms=now_ms)
+    ranked = {} if order is None else {one.table: one for one in order.tables}
+    budget = RunBudget(limit_bytes=budget_bytes)
+
+    def next_in_budget(name: str, observation: Observation) -> NextClustering | None:
+        nonlocal budget
+        if not debts[name].is_paid_by_runs:
+            return next_clustering(observation, budget=RunBudget(limit_bytes=budget_bytes))
+        if name in ranked:
+            return next_clustering(observation, budget=ranked[name].budget(budget_bytes))
+        clustering = next_clustering(observation, budget=budget)
+        if clustering is not None:
+            budget = budget.left_after(clustering.forecast.rewrite_bytes)
+        return clustering
+
+    # In sequence like a run, and because the samples of many tables would need too much memory at once.
+    clusterings = measuring.each(
+        next_in_budget, in_order=by_last_clustering({name: debt.clustered for name, debt in debts.items()})
+    )
+    clusterings = live.cleared_by_table({name: clusterings[name] for name in applied if name in clusterings})
     deletions = measuring.each(lambda _, observation: next_deletions(observation))
     partitions = measuring.each(lambda _, observation: next_partition_expiry(observation))
     return _DueWork(
         measured=debts,
-        debts=with_shared_runs(debts, budget_bytes=budget_bytes, next_commits=_next_commits(sources_of)),
+        debts=with_shared_runs(
+            debts, budget_bytes=budget_bytes, next_commits=next_commits, in_order=tuple(ranked)
+        ),
         forecasts={name: clustering.forecast for name, clustering in clusterings.items()},
         ingest=sources_of,
         deletions=live.cleared_by_table(deletions),
         partitions=live.cleared_by_table(partitions),
+        order=order,
         excluded={name: clustering.excluded for name, clustering in clusterings.items()}
         if excluded
         else None,
@@ -683,12 +706,12 @@ def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
     return any(drift.code == "DR100" for drift in drifts)
 
 
-def _debt(observation: Observation, budget_bytes: int) -> MeasuredDebt | None:
+def _debt(observation: Observation, budget_bytes: int, *, with_gain: bool) -> MeasuredDebt | None:
     """Return the debt under the applied policy, or None if the policy uses undeclared strategies."""
     spec = observation.spec
     if spec is None or not are_allowed(spec.clustering, observation.handle.store.allowed):
         return None
-    return due_figures(observation.handle, spec, budget_bytes=budget_bytes)
+    return due_figures(observation.handle, spec, budget_bytes=budget_bytes, with_gain=with_gain)
 
 
 def _is_own(workspace: Workspace, entry: _ObservationOrError) -> bool:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil, inf
 from typing import Any, Final, TypeAlias
 
-from parquetry.compiler.evidence.figures import measured_debt, memory_turn, reads_by_statistics
+from parquetry.compiler.evidence.figures import (
+    excess_read_bytes,
+    instant_ms,
+    measured_debt,
+    memory_turn,
+    reads_by_statistics,
+)
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures
 from parquetry.compiler.testing.kinds import KINDS, Measure
 from parquetry.compiler.testing.live_table import LiveTable, Scope, UnmeasurableError
@@ -49,12 +54,12 @@ from parquetry.runtime.services.clean_progress import read_progress
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import cleared
-from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec, TableTest
+from parquetry.runtime.spec.table_spec import RetentionPolicy, TableTest
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import Action, State, parse_instant_ms
+from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.rereading import retry_stale
 
 PERCENTILES: Final = (0, 25, 50, 75, 90, 100)
@@ -275,7 +280,7 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
         else None,
         oldest_due_ms=live.now_ms - round(due_age * 1000) if due_age else None,
         queries=queries,
-        excess_read_bytes=_excess_read_bytes(queries, spec),
+        excess_read_bytes=excess_read_bytes(queries, spec),
         orphans=_count(scope, "max_orphans"),
         write_amplification=_value(
             scope, "write_amplification", {"commits": AMPLIFICATION_COMMITS}, limit="max"
@@ -287,9 +292,9 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
         archivable_commits=_archivable_commits(timeline, spec.retention),
         last_commit_ms=None if age is None else live.now_ms - round(age * 1000),
         publish_lag_seconds=_publish_lag_seconds(handle, now_ms=live.now_ms),
-        last_clean_ms=_time_ms(handle, last_clean),
+        last_clean_ms=instant_ms(handle, last_clean),
         last_archive_ms=timeline.layout.newest_archive_ms(handle.store),
-        last_clustering_ms=_time_ms(handle, last_clustering(timeline)),
+        last_clustering_ms=instant_ms(handle, last_clustering(timeline)),
         savepoints_ms=savepoints_ms,
         last_run=last_run,
     )
@@ -300,7 +305,7 @@ def _publish_lag_seconds(handle: TableHandle, *, now_ms: int) -> Mapping[str, fl
     lags: dict[str, float] = {}
     for one in formats_of(handle):
         try:
-            since_ms = _time_ms(handle, publish_lag(handle, one).since or "")
+            since_ms = instant_ms(handle, publish_lag(handle, one).since or "")
         except StaleTimelineError:
             raise  # the table changes, and is read again
         except LATE_FAILURES:
@@ -327,13 +332,6 @@ def _value(scope: Scope, kind: str, arguments: Any = None, *, limit: str = ITSEL
 def _count(scope: Scope, kind: str) -> int:
     """Return what tests of a kind count, which is always known."""
     return int(_value(scope, kind) or 0)
-
-
-def _time_ms(handle: TableHandle, instant: str) -> int | None:
-    """Return the time of an instant, or None if there is no instant or its name is not a time."""
-    with suppress(CorruptTableError):
-        return parse_instant_ms(instant, handle.config.timezone) if instant else None
-    return None
 
 
 def _savepoints_ms(timeline: Timeline) -> Mapping[str, int]:
@@ -397,13 +395,3 @@ def _archivable_commits(timeline: Timeline, retention: RetentionPolicy) -> int:
     )
     limit = len(completed) if not timeline.savepoints else bisect_left(completed, min(timeline.savepoints))
     return max(min(len(completed) - keep, limit), 0)
-
-
-def _excess_read_bytes(queries: Sequence[QueryFigures], spec: TableSpec) -> float:
-    """Return the bytes a day that queries read and would no longer read once the debt is paid."""
-    runs = {
-        query.name: 1 if query.runs_per_day is None else query.runs_per_day for query in spec.extra.queries
-    }
-    return sum(
-        max(query.now.data_bytes - query.expected.data_bytes, 0) * runs[query.query] for query in queries
-    )

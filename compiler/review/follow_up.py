@@ -115,7 +115,7 @@ def _followed(
         observation.handle,
         observation.spec,
         observation.spec,
-        budget_bytes=workspace.project.target.budget.services_bytes,
+        budget_bytes=workspace.project.target.services_bytes,
     ).figures
     due_bytes = planned_bytes + (found.debt.rewrite_bytes if found.debt is not None else 0)
     if due_bytes:

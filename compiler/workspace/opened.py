@@ -20,7 +20,7 @@ from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics.model import one_of
 from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.model.prices import Prices
-from parquetry.project.model.resolved import Budget, TargetSetting
+from parquetry.project.model.resolved import Target, TargetSetting
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.catalog.model import Catalog
 from parquetry.runtime.catalog.open import open_catalog
@@ -324,17 +324,17 @@ def job(
             environment=tuple(sorted(workspace.project.environment)),
         ),
         git_commit=workspace.tree.commit,
-        budget_bytes=_budget(target.budget, kind),
+        budget_bytes=_budget(target, kind),
         signing_keys=target.signing_keys,
         settings=recorded_settings(target.declared),
     )
 
 
-def _budget(budget: Budget, kind: JobKind) -> int | None:
+def _budget(target: Target, kind: JobKind) -> int | None:
     """Return the bytes that the job's clustering may rewrite: by itself, or after a commit."""
     match kind:
         case JobKind.CLUSTER:
-            return budget.services_bytes
+            return target.services_bytes
         case JobKind.INGEST:
-            return budget.per_commit_bytes
+            return target.budget.per_commit_bytes
     return None

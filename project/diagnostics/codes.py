@@ -364,6 +364,20 @@ _ALL = (
         "Put the value of the option into an environment variable, and write env:NAME. Revoke the secret.",
     ),
     _code(
+        "PQ316",
+        "Unusable window",
+        "The `operations.window` of a target has a time that does not exist, two equal times, or a time zone "
+        "that is not in the IANA database.",
+        "Write two times of the clock and a zone, such as `01:00-05:00 Europe/Rome`. Where the system has no "
+        "time zones, install the package tzdata.",
+    ),
+    _code(
+        "PQ317",
+        "Cooldown beyond the maximum delay",
+        "The `operations.cooldown` of a target is not shorter than its `max_delay`.",
+        "Shorten cooldown, or raise max_delay.",
+    ),
+    _code(
         "PQ401",
         "Unknown column",
         "A setting names a column that the table does not have. Fields of a struct are written with a dot.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from parquetry.project.loading.resolve import section
 from parquetry.project.model import settings
 from parquetry.project.model.layers import merge
 from parquetry.project.model.locations import LocationProblem, absolute, normalised
+from parquetry.project.model.operations import MAX_DELAY_SECONDS, Operations, ServiceWindow
 from parquetry.project.model.prices import Prices
 from parquetry.project.model.resolved import (
     AllowEntry,
@@ -41,6 +43,7 @@ from parquetry.project.validation.interpolate import (
 )
 from parquetry.project.validation.spec_file import SpecFile, masked, spec_file
 from parquetry.project.validation.template_syntax import TemplateProblem, is_template
+from parquetry.project.validation.units import duration_seconds
 from parquetry.project.yaml.document import Document, Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.scalar import NotUsable, scalar
@@ -162,6 +165,7 @@ def load_project_file(
     found.extend(file.diagnostics)
     warehouse = _warehouse(file, chosen, report)
     _check_catalogs(file, report)
+    _check_operations(file, report)
     others = [
         TemplateScope(
             variables=variables_of[n], target=TargetView(name=n), environment=environment, declared=declared
@@ -209,6 +213,7 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
         lineage=_lineage(value.get("lineage") or {}, root),
         declared=head.settings[name],
         catalogs=value.get("catalogs", {}),
+        operations=Operations.of(value["operations"]) if "operations" in value else None,
     )
 
 
@@ -472,6 +477,41 @@ def _check_catalogs(file: SpecFile, report: Callable[..., None]) -> None:
                     summary = f"{option} (not shown) contains a secret"
                     hint = "put it into an environment variable, and write env:NAME"
                     report("PQ315", summary, file.node.at((*at, option)).span, hint, shows_lines=False)
+
+
+def _check_operations(file: SpecFile, report: Callable[..., None]) -> None:
+    """Report windows that no clock knows, and tables that wait longer after a clustering than they may."""
+    targets = file.value.get("targets")
+    for target, declared in targets.items() if isinstance(targets, dict) else ():
+        rules = declared.get("operations") if isinstance(declared, dict) else None
+        if not isinstance(rules, dict):
+            continue
+        at = ("targets", target, "operations")
+        if isinstance(window := rules.get("window"), str):
+            try:
+                ServiceWindow.parse(window)
+            except ValueError as error:
+                report(
+                    "PQ316",
+                    f"operations.window cannot be used: {error}",
+                    file.node.at((*at, "window")).span,
+                    "write two times and a zone of the IANA database, such as 01:00-05:00 Europe/Rome",
+                )
+        found = [_seconds_of(rules.get(key)) for key in ("cooldown", "max_delay")]
+        if found[0] is not None and found[0] >= (MAX_DELAY_SECONDS if found[1] is None else found[1]):
+            report(
+                "PQ317",
+                "operations.cooldown is not shorter than max_delay, so a table is overdue while it waits",
+                file.node.at((*at, "cooldown")).span,
+                "shorten cooldown, or raise max_delay (default 7d)",
+            )
+
+
+def _seconds_of(value: Any) -> int | None:
+    """Return the seconds of a duration, or None if there is none or it is invalid."""
+    with suppress(ValueError):
+        return duration_seconds(value) if isinstance(value, str) else None
+    return None
 
 
 def _is_secret(option: str, value: Any) -> bool:

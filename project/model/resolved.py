@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from parquetry.project.guardrails.model import Guardrail
+from parquetry.project.model.operations import Operations
 from parquetry.project.model.prices import Prices
 from parquetry.project.validation.interpolate import Secret
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -155,7 +156,7 @@ class Target:
     references to the keys of applied records, the current one first. Without ``prices``, plans show no costs.
     With ``tests_after_run``, `run` executes the tests of tables. Without ``metrics``, commands emit none,
     and without ``lineage``, they send no events. ``catalogs`` has the options of each catalog by its name,
-    with ``type``.
+    with ``type``. Without ``operations``, services run whenever `run` does.
     """
 
     name: str
@@ -171,6 +172,13 @@ class Target:
     metrics: MetricsSettings | None = None
     lineage: LineageSettings | None = None
     catalogs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    operations: Operations | None = None
+
+    @property
+    def services_bytes(self) -> int:
+        """The bytes that table services may rewrite in one run over all tables."""
+        declared = None if self.operations is None else self.operations.rewrite_bytes
+        return self.budget.services_bytes if declared is None else declared
 
     def protects(self, table: str) -> bool:
         """Return whether the target refuses every breaking change of the table."""

@@ -44,7 +44,7 @@ def target_settings(
     place: DocumentPath = ("targets", target)
     reader = _Reader(file=file, written=written, variables=variables or {})
     budgets = (("defaults", "budget"), (*place, "budget"), (*place, "overrides", "budget"))
-    keys = ("spark", "storage", "catalogs", "metrics", "lineage", "protect")
+    keys = ("spark", "storage", "catalogs", "metrics", "lineage", "operations", "protect")
     sections = (*((*place, key) for key in keys), *budgets)
     found = {setting.path: setting for at in sections for setting in reader.settings(at, str(at[-1]))}
     return TargetSettings(

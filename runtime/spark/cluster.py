@@ -5,6 +5,7 @@ One task rewrites a small group; several tasks together rewrite a large one by k
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -42,6 +43,7 @@ from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import in_batches
+from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget
 from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.spark.attempt.write_attempt import Attempt
@@ -68,6 +70,7 @@ def cluster(
     table: TableHandle,
     *,
     budget: RunBudget = NO_LIMIT,
+    stops_at_ms: int | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> ClusteringResult:
     """Cluster the files that are due by the applied spec, and return what was done.
@@ -78,10 +81,15 @@ def cluster(
     left out as well, with the reason. Any other failure ends the run. It is raised as it is if nothing was
     published.
 
+    If there is a time at which the run stops, a batch has only as many groups as the session has cores. A
+    batch that has begun is completed, and the others wait for the next run.
+
     Args:
         spark: The session.
         table: The table.
         budget: The limit of the bytes that the run may rewrite.
+        stops_at_ms: The time from which no batch begins, in milliseconds since 1970 (UTC); None if there is
+            none.
         timing: The periods of the commit protocol.
 
     Raises:
@@ -91,12 +99,16 @@ def cluster(
     add_rules(LogRules(personal=has_personal_columns(table.spec)))
     due = due_clustering(table, budget=budget, timing=timing)
     chosen = due.debt
-    rounds = len(chosen.groups) // (_TASKS_PER_CORE * parallelism(spark))
+    batches = _batches(chosen.groups, parallelism(spark), are_short=stops_at_ms is not None)
+    waiting = 0
     timeline: Timeline | None = None
     parts: list[ClusteringResult] = []
     failures: list[Exception] = []
     try:
-        for groups in in_batches(chosen.groups, max(min(rounds, _MOST_BATCHES), 1)):
+        for number, groups in enumerate(batches):
+            if stops_at_ms is not None and time.time() * 1000 >= stops_at_ms:
+                waiting = sum(len(group.files) for batch in batches[number:] for group in batch)
+                break
             table = table.reopen() if parts else table
             known = None if parts else due.timeline
             timeline = None
@@ -109,8 +121,26 @@ def cluster(
                     failures += failed
     except (ParquetryError, PySparkException, Py4JJavaError) as failure:
         failures.append(failure)
-    result = sum(parts, start=ClusteringResult(excluded_files=len(chosen.excluded)))
+    result = sum(parts, start=ClusteringResult(excluded_files=len(chosen.excluded) + waiting))
+    if waiting:
+        result = replace(result, warnings=(*result.warnings, _stopped(waiting)))
     return _finish(table, result, failures, timeline=timeline, timing=timing)
+
+
+def _batches(
+    groups: Sequence[PlannedGroup], cores: int, *, are_short: bool
+) -> Sequence[Sequence[PlannedGroup]]:
+    """Return the batches of a run: at most four, or batches that the cores rewrite at once."""
+    if are_short:
+        return [groups[start : start + cores] for start in range(0, len(groups), cores)]
+    return in_batches(groups, max(min(len(groups) // (_TASKS_PER_CORE * cores), _MOST_BATCHES), 1))
+
+
+def _stopped(files: int) -> Text:
+    return Message(
+        "the time for services ended with {files:,d} due files left; a later run goes on with them",
+        files=files,
+    )
 
 
 def execute(

@@ -103,7 +103,8 @@ class JobPlan:
     clustering may rewrite, None means no limit; the run has already used ``spent_bytes`` of it, also for
     other tables. If ``is_strict`` is True, no single file may exceed the budget either. ``signing_keys`` are
     references. ``dirty`` means that the project had changes that are not in ``git_commit``. ``tests`` are
-    those of a test job, whose ``project`` is empty for a table without a project.
+    those of a test job, whose ``project`` is empty for a table without a project. Clustering begins no groups
+    at ``stops_at_ms`` or later, in milliseconds since 1970 (UTC).
     """
 
     kind: JobKind
@@ -127,6 +128,7 @@ class JobPlan:
     tests: RowTests | None = field(default=None, metadata=OMIT_EMPTY)
     spent_bytes: int | None = field(default=None, metadata=OMIT_EMPTY)
     is_strict: bool | None = field(default=None, metadata=OMIT_EMPTY)
+    stops_at_ms: int | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def owner(self) -> TableOwner:

@@ -118,7 +118,7 @@ def executes(path: str, value: Any) -> bool:
 
     If ``value`` is None, the setting is absent, and the result is False.
     """
-    if value is None or path.startswith(("budget.", "protect")) or _CREDENTIAL.fullmatch(path):
+    if value is None or path.startswith(("budget.", "operations.", "protect")) or _CREDENTIAL.fullmatch(path):
         return False
     text = _text(value)
     read = _ENV_REFERENCE.fullmatch(text)

@@ -120,7 +120,7 @@ def _budget(request: ProjectRequest, table: str) -> int:
 
     if is_location(table):
         return SERVICES_BYTES
-    return workspace_of(request).project.target.budget.services_bytes
+    return workspace_of(request).project.target.services_bytes
 
 
 def run_clustering(

@@ -12,6 +12,7 @@ from parquetry.message import Message
 
 @click.command(name="run")
 @click.option("--only", type=click.Choice(("ingest", "services")), help="Do only this part.")
+@click.option("--services", "only", flag_value="services", help="Short for --only services.")
 @click.option("--applied", is_flag=True, help="Use the applied spec, even if the declared one differs.")
 @project_options
 @output_options("text", "json", "html")
@@ -24,6 +25,7 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     source is ingested exactly once, unless the source has `read: full`. The
     entries of tables in catalogs follow. With `tests: {after_run: true}` the command then executes
     the tests of these tables, and fails if one of them fails.
+    With `operations` in the target, services run within its window and budget.
     """
     from parquetry.cli.failures import diagnosed
     from parquetry.cli.requests.progress import JobProgress

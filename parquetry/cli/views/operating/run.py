@@ -8,7 +8,9 @@ from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.clustering import clustering_line
 from parquetry.cli.views.operating.sync import sync_text
+from parquetry.cli.views.run_order import deferral_text, used_text
 from parquetry.cli.views.tests.text import TestsView
+from parquetry.compiler.evidence.run_order import RunOrder
 from parquetry.compiler.jobs.past_runs import PastRun, RunState
 from parquetry.compiler.jobs.run import JobOutcome, RunResult, to_json
 from parquetry.message import in_full
@@ -30,12 +32,14 @@ class RunView:
 
     def text(self, outcome: RunResult, paint: Paint) -> str:
         """Return the rows, files and instants of the jobs, then the tests and a summary."""
-        if not outcome.outcomes:
+        if not (outcome.outcomes or (outcome.order is not None and outcome.order.tables)):
             return "Nothing to run: no table is selected."
         remarkable = {o.table for o in outcome.outcomes if o.is_remarkable}
         shown = [o for o in outcome.outcomes if self._verbose or o.table in remarkable]
         width = max((len(f"{o.table} {o.name}") for o in shown), default=0)
         parts = ["\n".join(_line(o, width, paint) for o in shown)] if shown else []
+        if outcome.order is not None and (waiting := _waiting(outcome.order)):
+            parts.append(waiting)
         if outcome.tests is not None and outcome.tests.outcomes:
             parts.append(TestsView().text(outcome.tests, paint))
         return "\n\n".join([*parts, paint.bold(_summary(outcome))])
@@ -134,6 +138,10 @@ def _summary(run: RunResult) -> str:
     failed = {outcome.table for outcome in run.outcomes if outcome.error is not None}
     changed = {o.table for o in run.outcomes if o.result is not None and o.result.committed} - failed
     took = "" if run.seconds is None else f" in {run.seconds:.1f} s"
+    if run.order is not None and run.order.tables:
+        clusterings = [o.result.clustering for o in run.outcomes if o.result is not None]
+        rewritten = sum(clustering.bytes_before for clustering in clusterings if clustering is not None)
+        took += f"; {used_text(run.order, rewritten=rewritten)}"
     if not failed and not changed:
         return f"{count(len(tables), 'table')}: nothing new{took}."
     counts = (
@@ -146,6 +154,13 @@ def _summary(run: RunResult) -> str:
     files = sum(result.files_written for result in results)
     size = human_size(sum(result.bytes_written for result in results))
     return f"{parts}; {count(files, 'file')} ({size}) written{took}."
+
+
+def _waiting(order: RunOrder) -> str:
+    """Return a line for each table of which something waits, with the reason."""
+    lines = [(one.table, deferral_text(one)) for one in order.tables if one.reason is not None]
+    width = max((len(name) for name, _ in lines), default=0)
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in lines)
 
 
 def _line(outcome: JobOutcome, width: int, paint: Paint) -> str:

@@ -44,6 +44,7 @@ from parquetry.cli.views.plan.words import (
     value_text,
     warning_text,
 )
+from parquetry.cli.views.run_order import order_text
 from parquetry.cli.views.scope import scope_lines
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.codec import plan_json
@@ -181,6 +182,8 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
 def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbose: bool) -> Iterator[str]:
     """Yield the due work of tables under their applied policies, and the new files of their sources."""
     yield paint.bold("due")
+    if (order := plan.evidence.order) is not None and order.tables:
+        yield from _wrapped(order_text(order))
     shown = due_tables(plan)
     lines = [(name, text) for name, text in due_lines(plan) if verbose or name in shown]
     excluded, forecasts = plan.evidence.excluded or {}, plan.evidence.forecasts or {}

@@ -10,6 +10,7 @@ from typing import Any, Final
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.views.deletions import expiry_lines, reasons_text
 from parquetry.cli.views.meta_columns import share_text
+from parquetry.cli.views.run_order import rank_text
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, PlanWarning, Step, TableAction
@@ -194,14 +195,19 @@ def ingest_text(source: DueSource) -> str:
 def due_lines(plan: PlanDocument) -> list[tuple[str, str]]:
     """Return pairs of table and text about the next run.
 
-    These are a line for the debt, one for what services delete, and one per source.
+    These are a line for the debt, one for the table's place in the run if the target has operations, one for
+    what services delete, and one per source.
     """
     due, ingest = plan.evidence.due or {}, plan.evidence.ingest or {}
     deletions, partitions = plan.evidence.deletions or {}, plan.evidence.partitions or {}
+    order = plan.evidence.order
+    ranked = {} if order is None else {one.table: one for one in order.tables}
     lines = []
     for name in dict.fromkeys((*due, *partitions, *deletions, *ingest)):
         if name in due:
             lines.append((name, f"now 0 B; debt {debt_text(due[name])}{_pending_text(due[name])}"))
+        if name in ranked and order is not None:
+            lines.append((name, rank_text(order, ranked[name])))
         lines += [(name, text) for text in expiry_lines(partitions[name])] if name in partitions else []
         if name in deletions and not deletions[name].is_empty:
             lines.append((name, reasons_text(deletions[name])))

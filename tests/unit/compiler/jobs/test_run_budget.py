@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
 import pytest
 
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.errors import UnexpectedError
+from parquetry.compiler.evidence.run_order import DeferralReason, RateBasis
 from parquetry.compiler.jobs.run import Only, run_tables
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
+from parquetry.errors import ParquetryError
+from parquetry.message import in_full
 from parquetry.runtime.main import execute
+from parquetry.runtime.spark.session.settings import parallelism
 from parquetry.runtime.storage.open import open_store
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS, ProjectFolder
@@ -20,11 +28,11 @@ from tests.support.small_table import FAST, SmallTable, rows_of
 NOW = 1_800_000_000_000
 TABLES = ("first", "second", "third")
 DECLARED = EVENTS | {
-    "sizing": {"max_file_size": "64KiB", "small_file_limit": "32KiB"},
+    "sizing": {"max_file_size": "16KiB", "small_file_limit": "12KiB"},
     "clustering": {
         "trigger": "async",
         "every_commits": 1,
-        "plan": {"target_file_size": "64KiB", "small_file_limit": "32KiB"},
+        "plan": {"target_file_size": "16KiB", "small_file_limit": "12KiB"},
         "execution": {"strategy": "sort", "columns": ["v"]},
     },
 }
@@ -87,22 +95,25 @@ def launch(job):
     return execute(job, session=lambda _: OneProcessSpark())
 
 
-def run(folder, only=Only.SERVICES):
+def run(folder, only=Only.SERVICES, *, clock=time.time, run_id="r", launch=launch, fails=False):
     """The bytes that clustering rewrote by table, the result, and the jobs in the order of their launch."""
     observer = Launched()
     result = run_tables(
         folder.workspace(),
         only=only,
-        run_id="r",
+        run_id=run_id,
         prepare=lambda _: launch,
         observer=observer,
-        diagnose=UnexpectedError,
+        diagnose=lambda bug: UnexpectedError(str(bug)),
+        clock=clock,
     )
-    assert result.failure is None
+    assert fails or result.failure is None
     rewrote = {
         outcome.table: outcome.result.clustering.bytes_before
         for outcome in result.outcomes
-        if outcome.result.clustering is not None and outcome.result.clustering.instants
+        if outcome.result is not None
+        and outcome.result.clustering is not None
+        and outcome.result.clustering.instants
     }
     return rewrote, result, observer.jobs
 
@@ -197,3 +208,176 @@ def test_apply_rewrites_no_more_than_was_reviewed_over_all_tables(folder):
     rewrote = [result.rewritten.size_bytes for result in results]
     assert [bool(size_bytes) for size_bytes in rewrote] == [True, True, False]
     assert sum(rewrote) <= limit
+
+
+DAY = 86_400
+
+
+def with_operations(folder, **rules):
+    folder.project(targets={"dev": {"warehouse": "./warehouse", "operations": rules}})
+    apply(folder)
+
+
+def ordered(order):
+    """The tables of an order, with what is taken of each and why the rest waits."""
+    return [(one.table, one.taken_bytes, one.reason) for one in order.tables]
+
+
+def plan_due(folder, now=None):
+    now_ms = round((time.time() if now is None else now) * 1000)
+    return plan_workspace(folder.workspace(), now_ms=now_ms, due=True)
+
+
+def with_queries(folder, *, tags=None, **runs_per_day):
+    """Declare for tables how often a day a query on the sorted column runs, which gains by clustering.
+
+    Each table gets two more files whose values of the column overlap.
+    """
+    for name, runs in runs_per_day.items():
+        query = {"name": "few", "where": "v < 20", "runs_per_day": runs}
+        more = {"name": name, "queries": [query], "tags": (tags or {}).get(name, [])}
+        folder.write(f"tables/{name}.yml", DECLARED | more)
+        for number in range(2):
+            table(folder, name).insert({f"w{number}-{n * 7919}": (n, "a") for n in range(1500)})
+
+
+def test_a_plan_shows_the_order_by_gain_and_the_run_follows_it(folder):
+    with_queries(folder, third=1000, second=10)
+    limit = 2 * max(size(folder, name) for name in TABLES) + 100
+    with_operations(folder, budget={"rewrite": f"{limit}B"})
+    plan = plan_due(folder)
+    order = plan.evidence.order
+    assert [one.table for one in order.tables] == ["third", "second", "first"]
+    assert order.tables[0].gain_bytes > order.tables[1].gain_bytes > order.tables[2].gain_bytes == 0
+    assert [one.reason for one in order.tables] == [None, None, DeferralReason.BUDGET]
+    assert {one.rate_basis for one in order.tables} == {RateBasis.TABLE}
+    planned = {one.table: one.taken_bytes for one in order.tables if one.taken_bytes}
+    forecasts = plan.evidence.forecasts
+    assert {name: one.rewrite_bytes for name, one in forecasts.items() if one.rewrite_bytes} == planned
+    rewrote, result, jobs = run(folder)
+    assert rewrote == planned
+    assert ordered(result.order) == ordered(order)
+    # Cleans and archives rewrite nothing, so they come first, also for tables whose clustering waits.
+    assert [name for _, name in jobs] == ["services"] * 3 + ["cluster"] * 2
+    assert [table for table, name in jobs if name == "cluster"] == ["third", "second"]
+    assert ordered(plan_due(folder).evidence.order) == [("first", size(folder, "first"), None)]
+    assert list(run(folder)[0]) == ["first"]
+
+
+def test_plans_and_runs_say_what_they_take_and_why_the_rest_waits(folder):
+    with_queries(folder, third=1000)
+    limit = max(size(folder, name) for name in TABLES) + 100
+    with_operations(folder, budget={"rewrite": f"{limit}B", "hours": 3}, priorities={"gold": 4})
+    text = " ".join(PlanView().text(plan_due(folder), Paint(enabled=False)).split())
+    assert " UTC, 1 table, about " in text
+    assert " of 3 h: " in text
+    assert "order 1 of 3: rewrites " in text
+    assert "(measured on the table); queries read" in text
+    assert "deferred 1 group" in text
+    assert "the rest of the run's budget is too small" in text
+    _, result, _ = run(folder)
+    lines = RunView().text(result, Paint(enabled=False)).splitlines()
+    assert [line.split()[:2] for line in lines if "deferred 1 group" in line] == [
+        ["first", "deferred"],
+        ["second", "deferred"],
+    ]
+    assert lines[-1].endswith("clustered, 2 tables deferred.")
+
+
+def test_priorities_weigh_the_gain(folder):
+    with_queries(folder, first=100, second=100, tags={"second": ["gold"]})
+    with_operations(folder, priorities={"gold": 10})
+    assert next(one.table for one in plan_due(folder).evidence.order.tables) == "second"
+    with_operations(folder, priorities={"gold": 0.1})
+    assert next(one.table for one in plan_due(folder).evidence.order.tables) == "first"
+
+
+def test_outside_the_window_sources_are_ingested_and_services_wait(folder):
+    now = datetime.now(UTC)
+    closed = f"{now + timedelta(hours=5):%H:%M}-{now + timedelta(hours=7):%H:%M} UTC"
+    with_operations(folder, window=closed)
+    rewrote, result, jobs = run(folder)
+    assert (rewrote, jobs) == ({}, [])
+    assert ordered(result.order) == [(name, 0, DeferralReason.WINDOW) for name in TABLES]
+    assert "the window of the target is closed" in RunView().text(result, Paint(enabled=False))
+    # The plan shows the run at the beginning of the window.
+    order = plan_due(folder).evidence.order
+    assert [one.reason for one in order.tables] == [None] * 3
+    assert 4 * 3600 <= order.starts_ms / 1000 - now.timestamp() <= 5 * 3600
+    assert order.seconds == 2 * 3600
+    rewrote, _, _ = run(folder, clock=lambda: order.starts_ms / 1000)
+    assert set(rewrote) == set(TABLES)
+
+
+def test_a_table_is_left_alone_during_its_cooldown_and_comes_first_when_it_is_overdue(folder):
+    with_queries(folder, third=1000)
+    with_operations(folder, cooldown="12h", max_delay="7d")
+    run(folder)
+    for name in TABLES:
+        for number in range(4):
+            table(folder, name).insert({f"l{number}-{n}": (n, "a") for n in range(4)})
+    now = time.time()
+    assert {reason for *_, reason in ordered(plan_due(folder, now).evidence.order)} == {
+        DeferralReason.COOLDOWN
+    }
+    assert run(folder)[0] == {}
+    later = plan_due(folder, now + DAY).evidence.order
+    assert next(one.table for one in later.tables) == "third"
+    assert not any(one.is_overdue for one in later.tables)
+    overdue = plan_due(folder, now + 8 * DAY).evidence.order
+    assert all(one.is_overdue for one in overdue.tables)
+    waits = [one.waiting_seconds for one in overdue.tables]
+    assert waits == sorted(waits, reverse=True)
+
+
+def test_a_run_stops_when_its_time_ends_and_the_next_one_goes_on(folder):
+    with_operations(folder, budget={"hours": 1})
+    begun = time.time()
+    clock = iter([begun, begun, begun, *[begun + 3600] * 10])
+    rewrote, result, _ = run(folder, clock=lambda: next(clock))
+    assert len(rewrote) == 2
+    assert [one.reason for one in result.order.tables] == [None, None, DeferralReason.TIME]
+    assert len(run(folder)[0]) == 1
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_clustering_stops_between_groups_when_its_time_ends(folder, monkeypatch, batches):
+    section = DECLARED["clustering"] | {"plan": DECLARED["clustering"]["plan"] | {"max_group_size": "16KiB"}}
+    for number in range(4):
+        folder.write("tables/first.yml", DECLARED | {"name": "first", "clustering": section})
+        table(folder, "first").insert({f"m{number}-{n}": (n, "a") for n in range(400)})
+    with_operations(folder, budget={"hours": 1})
+    (due, *_) = (one for one in plan_due(folder).evidence.order.tables if one.table == "first")
+    assert due.taken_groups > parallelism(OneProcessSpark())
+    begun, later = time.time(), time.time() + 4000
+    times = iter([*[begun] * batches, *[later] * 10])
+    monkeypatch.setattr("parquetry.runtime.spark.cluster.time", SimpleNamespace(time=lambda: next(times)))
+    _, result, _ = run(folder)
+    (clustering,) = (
+        o.result.clustering for o in result.outcomes if o.table == "first" and o.result.clustering
+    )
+    assert clustering.groups == batches * parallelism(OneProcessSpark())
+    assert f"with {clustering.excluded_files:,} due files left" in in_full(clustering.warnings[0])
+    monkeypatch.undo()
+    rest = run(folder)[1]
+    (clustering,) = (o.result.clustering for o in rest.outcomes if o.table == "first" and o.result.clustering)
+    assert clustering.groups == due.taken_groups - batches * parallelism(OneProcessSpark())
+    assert len(rows_of(folder.root / "warehouse" / "first")) == 16 + 4 * 400
+
+
+def test_a_table_that_fails_does_not_stop_the_others(folder):
+    with_operations(folder, max_delay="7d")
+
+    def failing(job):
+        if (job.table, job.name) == ("first", "cluster"):
+            raise ParquetryError("no luck")
+        if (job.table, job.name) == ("second", "services"):
+            raise PermissionError
+        return launch(job)
+
+    rewrote, result, _ = run(folder, launch=failing, fails=True)
+    assert list(rewrote) == ["third"]
+    assert [(o.table, o.name) for o in result.outcomes if o.error is not None] == [
+        ("first", "cluster"),
+        ("second", "services"),
+    ]

@@ -1,0 +1,195 @@
+"""What holds for the order of a run over many tables: its limits, its reasons, and that no table waits forever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parquetry.compiler.evidence.run_order import (
+    ASSUMED_BYTES_PER_SECOND,
+    DeferralReason,
+    DueRewrite,
+    RateBasis,
+    RunLimits,
+    rank_rewrites,
+)
+from tests.support.effort import examples
+
+GROUPS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 5)), min_size=1, max_size=8)
+OPTIONAL_SECONDS = st.none() | st.floats(0, 100)
+
+
+@st.composite
+def due_rewrites(draw):
+    """Tables with groups of up to 300 bytes, with and without gain, wait and throughput."""
+    return [
+        DueRewrite(
+            table=f"t{number}",
+            groups=tuple(draw(GROUPS)),
+            max_groups=draw(st.integers(1, 6)),
+            gain_bytes=draw(st.sampled_from([0.0, 10.0, 1e3, 1e6])),
+            priority=draw(st.sampled_from([0.5, 1.0, 4.0])),
+            waiting_seconds=draw(st.floats(0, 20)),
+            since_clustering_seconds=draw(OPTIONAL_SECONDS),
+            bytes_per_second=draw(st.none() | st.floats(1, 100)),
+        )
+        for number in range(draw(st.integers(1, 6)))
+    ]
+
+
+LIMITS = st.builds(
+    RunLimits,
+    rewrite_bytes=st.integers(0, 1500),
+    spent_bytes=st.integers(0, 200),
+    seconds=OPTIONAL_SECONDS,
+    is_open=st.booleans(),
+    cooldown_seconds=st.floats(0, 20),
+    max_delay_seconds=st.floats(5, 30),
+)
+
+
+@given(due_rewrites(), LIMITS)
+@settings(max_examples=examples(200))
+def test_each_table_is_ranked_once_and_what_is_not_taken_has_a_reason(due, limits):
+    ranked = rank_rewrites(due, limits)
+    by_name = {one.table: one for one in due}
+    assert sorted(one.table for one in ranked) == sorted(by_name)
+    for one in ranked:
+        table = by_name[one.table]
+        assert one.taken_groups + one.deferred_groups == len(table.groups)
+        assert one.taken_bytes + one.deferred_bytes == table.size_bytes
+        assert one.taken_groups <= table.max_groups
+        assert (one.reason is None) == (one.deferred_groups == 0)
+        if not limits.is_open:
+            assert (one.taken_groups, one.reason) == (0, DeferralReason.WINDOW)
+
+
+@given(due_rewrites(), LIMITS)
+@settings(max_examples=examples(200))
+def test_bytes_and_time_are_exceeded_by_one_group_at_most(due, limits):
+    ranked = rank_rewrites(due, limits)
+    taken = [one for one in ranked if one.taken_groups]
+    is_single = len(taken) == 1 and taken[0].taken_groups == 1
+    used = limits.spent_bytes + sum(one.taken_bytes for one in taken)
+    assert not taken or used <= limits.rewrite_bytes or (is_single and not limits.spent_bytes)
+    if limits.seconds is not None:
+        seconds = sum(one.seconds for one in taken)
+        first = max((size / taken[0].bytes_per_second for size, _ in due_of(due, taken)), default=0)
+        assert seconds <= limits.seconds + 1e-6 + (0 if limits.spent_bytes else first)
+
+
+def due_of(due, taken):
+    return next(one.groups for one in due if one.table == taken[0].table) if taken else ()
+
+
+@given(due_rewrites(), LIMITS)
+@settings(max_examples=examples(200))
+def test_overdue_tables_come_first_and_the_others_by_gain(due, limits):
+    ranked = rank_rewrites(due, limits)
+    by_name = {one.table: one for one in due}
+    overdue = [one for one in ranked if one.is_overdue]
+    others = [by_name[one.table] for one in ranked if not one.is_overdue]
+    assert list(ranked[: len(overdue)]) == overdue
+    assert [one.waiting_seconds for one in overdue] == sorted(
+        (one.waiting_seconds for one in overdue), reverse=True
+    )
+    assert [one.gain_per_byte for one in others] == sorted(
+        (one.gain_per_byte for one in others), reverse=True
+    )
+
+
+@given(due_rewrites(), LIMITS)
+@settings(max_examples=examples(100))
+def test_the_order_does_not_depend_on_the_order_of_the_tables(due, limits):
+    assert rank_rewrites(due, limits) == rank_rewrites(due[::-1], limits)
+
+
+@given(due_rewrites(), LIMITS)
+@settings(max_examples=examples(100))
+def test_a_run_that_ranks_again_after_each_table_takes_the_same(due, limits):
+    """With the predicted throughput, a run takes what the plan said: it ranks the rest by what is left."""
+    planned = [(one.table, one.taken_bytes) for one in rank_rewrites(due, limits) if one.taken_groups]
+    usual = [one.bytes_per_second or rate_of(due, one, limits) for one in due]
+    left = [replace(one, bytes_per_second=rate) for one, rate in zip(due, usual, strict=True)]
+    ran = []
+    while True:
+        chosen = next((one for one in rank_rewrites(left, limits) if one.taken_groups), None)
+        if chosen is None:
+            break
+        ran.append((chosen.table, chosen.taken_bytes))
+        left = [one for one in left if one.table != chosen.table]
+        seconds = None if limits.seconds is None else max(limits.seconds - chosen.seconds, 0)
+        limits = replace(limits, spent_bytes=limits.spent_bytes + chosen.taken_bytes, seconds=seconds)
+    assert ran == planned
+
+
+def rate_of(due, one, limits):
+    return next(r.bytes_per_second for r in rank_rewrites(due, limits) if r.table == one.table)
+
+
+NIGHT = 86_400.0
+
+
+@given(
+    st.lists(st.integers(1, 400), min_size=1, max_size=8),
+    st.integers(1, 500),
+    st.floats(1, 40),
+    st.integers(1, 5),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=examples(100))
+def test_nothing_starves(sizes, budget, seconds, delay_nights, random):
+    """Every table is served within ``max_delay`` and as many nights as there are tables.
+
+    The others have new debt of a better gain every night, and each may need more than a night's budget.
+    """
+    served = dict.fromkeys(range(len(sizes)), 0)
+    for night in range(1, delay_nights + 4 * len(sizes) + 2):
+        due = [
+            DueRewrite(
+                table=f"t{number}",
+                groups=tuple((random.randint(1, size), 1) for _ in range(random.randint(1, 4))),
+                max_groups=random.randint(1, 3),
+                gain_bytes=0 if number == 0 else random.choice([1.0, 1e9]),
+                waiting_seconds=(night - served[number]) * NIGHT,
+                since_clustering_seconds=(night - served[number]) * NIGHT,
+                bytes_per_second=10.0,
+            )
+            for number, size in enumerate(sizes)
+        ]
+        limits = RunLimits(
+            rewrite_bytes=budget,
+            seconds=seconds,
+            cooldown_seconds=NIGHT / 2,
+            max_delay_seconds=delay_nights * NIGHT,
+        )
+        for one in rank_rewrites(due, limits):
+            if one.taken_groups:
+                served[int(one.table[1:])] = night
+        assert max(night - last for last in served.values()) <= delay_nights + len(sizes)
+
+
+def test_the_first_throughput_is_assumed_and_then_that_of_other_tables():
+    new = DueRewrite(table="new", groups=((100, 1),), max_groups=3)
+    known = [replace(new, table=f"known{rate}", bytes_per_second=rate) for rate in (1.0, 5.0, 7.0)]
+    (alone,) = rank_rewrites([new], RunLimits())
+    assert (alone.bytes_per_second, alone.rate_basis) == (ASSUMED_BYTES_PER_SECOND, RateBasis.ASSUMED)
+    found = {one.table: one for one in rank_rewrites([new, *known], RunLimits())}
+    assert (found["new"].bytes_per_second, found["new"].rate_basis) == (5.0, RateBasis.TARGET)
+    assert (found["known7.0"].bytes_per_second, found["known7.0"].rate_basis) == (7.0, RateBasis.TABLE)
+
+
+def test_each_reason_is_given():
+    base = DueRewrite(table="a", groups=((100, 1), (100, 1)), max_groups=3, bytes_per_second=10.0)
+
+    def reason(limits, **changes):
+        return rank_rewrites([replace(base, **changes)], limits)[0].reason
+
+    assert reason(RunLimits(is_open=False)) is DeferralReason.WINDOW
+    assert reason(RunLimits(cooldown_seconds=5), since_clustering_seconds=4.0) is DeferralReason.COOLDOWN
+    assert reason(RunLimits(rewrite_bytes=150)) is DeferralReason.BUDGET
+    assert reason(RunLimits(seconds=15)) is DeferralReason.TIME
+    assert reason(RunLimits(), max_groups=1) is DeferralReason.GROUPS
+    assert reason(RunLimits(rewrite_bytes=200, seconds=20, cooldown_seconds=5)) is None
