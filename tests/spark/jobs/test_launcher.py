@@ -33,7 +33,8 @@ CONF = {
 def made(root, master):
     folder = ProjectFolder.create(root / "shop")
     spark = {"master": master, "launcher": "spark-submit", "conf": CONF}
-    folder.project(targets={"dev": with_leave({"warehouse": "./warehouse", "spark": spark})})
+    emitted = {"metrics": {"file": "target/lake.prom"}, "lineage": {"file": "target/lineage.jsonl"}}
+    folder.project(targets={"dev": with_leave({"warehouse": "./warehouse", "spark": spark}) | emitted})
     for part in range(3):
         rows = "".join(f"{i},{CITIES[i % 3]},{i}.5,{i},{part}\n" for i in range(part * 50, part * 50 + 80))
         folder.deliver(f"{part}.csv", f"order_id,city,amount,items,revision\n{rows}")
@@ -80,6 +81,10 @@ def test_run_ships_the_job(tmp_path, standalone):
     newest = commit_of(folder)
     assert (newest["operation"], newest["rows"]["inserted"]) == ("upsert", 180)
     assert len(rows_of(folder)) == 180
+    assert "parquetry_table_rows{" in (folder.root / "target/lake.prom").read_text(encoding="utf-8")
+    events = [json.loads(line) for line in (folder.root / "target/lineage.jsonl").read_text().splitlines()]
+    (done,) = [event for event in events if event["job"]["name"].endswith("ingest_landing")][1:]
+    assert done["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 180
 
 
 @pytest.mark.long

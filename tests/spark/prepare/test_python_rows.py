@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import parquetry
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from tests.support.effort import in_full
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import PROJECT, ProjectFolder
 from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.spark
@@ -105,6 +106,9 @@ def test_many_rows_reach_the_table_through_the_stage_and_leave_nothing_there(tab
 
 def test_a_project_runs_and_gives_its_tables(spark, tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
+    emitted = {"metrics": {"file": "target/lake.prom"}, "lineage": {"file": "target/lineage.jsonl"}}
+    folder.project(targets={"dev": PROJECT["targets"]["dev"] | emitted})
+    folder.deliver("one.csv", "order_id,city,amount,items,revision\n1,Rome,2.5,3,4\n")
     project = parquetry.load(folder.root)
     with pytest.raises(parquetry.UnappliedError, match=r"call plan\(\)\.apply\(\)"):
         project.run()
@@ -116,6 +120,12 @@ def test_a_project_runs_and_gives_its_tables(spark, tmp_path):
     assert [outcome.name for outcome in result.outcomes]
     assert repr(result).startswith("RunResult(run_id=")
     assert (folder.root / "target" / "runs" / result.run_id / "results.json").is_file()
+    assert "parquetry_table_rows{" in (folder.root / "target/lake.prom").read_text(encoding="utf-8")
+    events = (folder.root / "target/lineage.jsonl").read_text(encoding="utf-8").splitlines()
+    done = [event for event in map(json.loads, events) if event["job"]["name"] == "dev.orders.ingest_landing"]
+    assert [event["eventType"] for event in done] == ["START", "COMPLETE"]
+    statistics = done[1]["outputs"][0]["outputFacets"]["outputStatistics"]
+    assert (statistics["rowCount"], statistics["fileCount"]) == (1, 1)
     assert project.table("orders").name == "orders"
     with pytest.raises(parquetry.UnknownTableError, match="did you mean 'orders'"):
         project.table("order")
