@@ -2,7 +2,8 @@
 
 The log is written through the store of the table, so a commit is one *put if absent* on every storage. The
 protocol needs a feature of writers that no other program supports: others read the table, and refuse to write
-to it or to vacuum it. Source: Delta's PROTOCOL.md.
+to it or to vacuum it. Readers and writers hold a commit in memory, so a large one leaves the bounds of its
+files to its checkpoint, which is written while they are read. Source: Delta's PROTOCOL.md.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -22,7 +24,7 @@ import pyarrow.parquet as pq
 
 from parquetry.message import Message, Text, Value, command
 from parquetry.runtime.errors import ForeignTableError, UnsupportedTableError
-from parquetry.runtime.parquet.small_files import read_parquet
+from parquetry.runtime.parquet.announcement import announce_chunks, announce_ranges
 from parquetry.runtime.publish.delta_types import (
     date_text,
     delta_schema,
@@ -31,10 +33,20 @@ from parquetry.runtime.publish.delta_types import (
     unreadable_change,
     unreadable_column,
 )
-from parquetry.runtime.publish.model import INSTANT_KEY, WRITES_KEY, Published, PublishedFile, Snapshot
+from parquetry.runtime.publish.model import (
+    INSTANT_KEY,
+    LEFTOVER_MS,
+    WRITES_KEY,
+    AddedFiles,
+    PartitionValues,
+    Published,
+    PublishedFile,
+    Snapshot,
+)
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.version import VERSION
 
@@ -47,7 +59,12 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _LAST_CHECKPOINT: Final = f"{LOG_FOLDER}/_last_checkpoint"
 _COMMITS_PER_CHECKPOINT: Final = 10
 _LARGE_COMMIT: Final = 1000
+_FILES_PER_ROW_GROUP: Final = 2000
+_FILES_AT_ONCE: Final = 100
+_BOUNDS_KEY: Final = "parquetry.bounds"
+"""Commits whose files have their bounds in the checkpoint of the version have this key."""
 _NONCE_KEY: Final = "parquetry.nonce"
+_PATH_COLUMN: Final = "add.path"
 _METADATA_KEY: Final = b"parquetry.metadata"
 _PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [WRITER_FEATURE]}
 _CONFIGURATION: Final = {
@@ -98,19 +115,26 @@ _ACTIONS: Final = pa.schema(
 )
 
 
+_AddAction: TypeAlias = Mapping[str, Any]
+
+
+class _BeatenError(Exception):
+    """Another process has written the version."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State(Published):
     """The state of the newest version, with the action ``metaData`` and the version of the last checkpoint.
 
-    ``added`` are the ``add`` actions since that checkpoint by path, ``touched`` all paths that they or
-    ``remove`` actions name.
+    ``added`` are the lines of ``add`` actions since that checkpoint by path, ``touched`` all paths that they
+    or ``remove`` actions name.
     """
 
     version: int
     metadata: Mapping[str, Any]
-    checkpoint: int
-    added: Mapping[str, Mapping[str, Any]]
-    touched: frozenset[str]
+    checkpoint: int = -1
+    added: Mapping[str, bytes] = field(default_factory=dict)
+    touched: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,18 +160,8 @@ class DeltaLog:
         if not files.commits and not files.checkpoints:
             return None
         newest = max((*files.commits, *files.checkpoints))
-        checkpoint, content = self._newest_checkpoint(files, newest)
-        state = _State(
-            version=checkpoint,
-            instant=content[0],
-            writes=frozenset(filter(None, content[1].split(","))),
-            paths=content[3],
-            metadata=content[2],
-            checkpoint=checkpoint,
-            added={},
-            touched=frozenset(),
-        )
-        versions = range(checkpoint + 1, newest + 1)
+        state = self._newest_checkpoint(files, newest)
+        versions = range(state.checkpoint + 1, newest + 1)
         if missing := set(versions) - set(files.commits):
             raise self._foreign(f"the version {min(missing)} is missing")
         texts = map_each(
@@ -155,57 +169,65 @@ class DeltaLog:
         )
         return self._replayed(state, zip(versions, texts, strict=True))
 
+    def paths(self, state: Published, folders: Mapping[str, PartitionValues] | None = None) -> frozenset[str]:
+        """Return the paths of the files that the state names, in these folders or in all."""
+        state = _own(state)
+        found = self._checkpointed_paths(state.checkpoint, folders) - state.touched | state.added.keys()
+        return frozenset(path for path in found if folders is None or path.rpartition("/")[0] in folders)
+
     def publish(
         self,
         snapshot: Snapshot,
-        added: Sequence[PublishedFile],
+        added: AddedFiles,
         removed: Sequence[str],
         *,
         before: Published | None,
     ) -> bool:
         """Write the next version of the log, and a checkpoint when one is due."""
-        if not (before is None or isinstance(before, _State)):
-            raise TypeError(before)
-        metadata = self._metadata(snapshot, before)
-        kinds = {column.name: column.type for column in snapshot.columns}
-        actions = [self._commit_info(snapshot)]
-        if before is None:
-            actions.append({"protocol": _PROTOCOL})
-        if before is None or metadata != before.metadata:
-            actions.append({"metaData": metadata})
-        changes = not snapshot.same_rows
-        actions += [{"add": self._add(file, snapshot, kinds, changes)} for file in added]
-        actions += [
-            {
-                "remove": {
-                    "path": _quoted(p),
-                    "deletionTimestamp": snapshot.completed_ms,
-                    "dataChange": changes,
-                }
-            }
-            for p in removed
-        ]
-        version = 0 if before is None else before.version + 1
-        content = "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions).encode()
-        if len(content) > MOST_BYTES:
-            raise self._unsupported(
-                f"a change of {len(added) + len(removed)} files", "readers read the whole commit at once"
-            )
-        nonce = actions[0]["commitInfo"][_NONCE_KEY]
-        if self._store.put_if_absent(_commit_path(version), content, nonce=nonce) is PutOutcome.LOST:
+        former = None if before is None else _own(before)
+        metadata = self._metadata(snapshot, former)
+        version, last = (0, -1) if former is None else (former.version + 1, former.checkpoint)
+        is_large = len(added) + len(removed) >= _LARGE_COMMIT
+        is_due = is_large or version - last >= self._commits_per_checkpoint
+        info = self._commit_info(snapshot, is_large=is_large)
+        state = _State(
+            version=version,
+            instant=snapshot.instant,
+            writes=snapshot.writes,
+            metadata=metadata,
+            checkpoint=last,
+        )
+        try:
+            with self._checkpoint(state, former, removed) if is_due else nullcontext(_left_out) as keep:
+                content = BytesIO()
+                content.write(_line("commitInfo", info))
+                if former is None:
+                    content.write(_line("protocol", _PROTOCOL))
+                if former is None or metadata != former.metadata:
+                    content.write(_line("metaData", metadata))
+                for file, add in self._adds(snapshot, added, former):
+                    keep(add)
+                    stats = json.dumps({"numRecords": file.statistics.rows}) if is_large else add["stats"]
+                    content.write(_line("add", {**add, "stats": stats}))
+                for path in removed:
+                    content.write(_line("remove", _removal(path, snapshot)))
+                self._put_commit(version, content.getvalue(), nonce=info[_NONCE_KEY])
+        except _BeatenError:
             return False
-        last = -1 if before is None else before.checkpoint
-        if len(added) + len(removed) >= _LARGE_COMMIT or version - last >= self._commits_per_checkpoint:
-            state = self.published()
-            if state is not None and state.checkpoint < state.version:
-                self._write_checkpoint(state)
         return True
+
+    def _put_commit(self, version: int, content: bytes, *, nonce: str) -> None:
+        if len(content) > MOST_BYTES:
+            raise self._unsupported("a change of so many files", "readers read the whole commit at once")
+        if self._store.put_if_absent(_commit_path(version), content, nonce=nonce) is PutOutcome.LOST:
+            raise _BeatenError
 
     def repair(self, before: Published) -> None:
         """Do nothing: a commit of the log is one file."""
 
     def expire(self, earliest: str, savepoints: Sequence[str]) -> None:  # noqa: ARG002
         """Delete the commits and checkpoints that only states before ``earliest`` need."""
+        self._store.delete_all(list(self._leftovers()))
         files = self._files()
         kept = next((v for v in files.commits if self._instant_of(v) >= earliest), None)
         checkpoint = max((v for v in files.checkpoints if kept is not None and v <= kept), default=None)
@@ -216,66 +238,102 @@ class DeltaLog:
                 self._store.delete(_commit_path(version))
         self._store.delete_all([_checkpoint_path(v) for v in files.checkpoints if v < checkpoint])
 
+    def _leftovers(self) -> Iterator[str]:
+        """Yield old files of the log that a killed process did not finish."""
+        latest_ms = self._store.now_ms() - LEFTOVER_MS
+        for info in self._store.list(LOG_FOLDER):
+            name = finished_name(info.path)
+            is_own = name is not None and (
+                _COMMIT.fullmatch(name)
+                or _CHECKPOINT.fullmatch(name)
+                or _LAST_CHECKPOINT.endswith(f"/{name}")
+            )
+            if is_own and info.modified_ms < latest_ms:
+                yield info.path
+
     def _files(self) -> _Files:
         names = [info.path.rpartition("/")[2] for info in self._store.list(LOG_FOLDER)]
         commits = sorted(int(found[1]) for found in map(_COMMIT.fullmatch, names) if found)
         checkpoints = sorted(int(found[1]) for found in map(_CHECKPOINT.fullmatch, names) if found)
         return _Files(commits=tuple(commits), checkpoints=tuple(checkpoints))
 
-    def _newest_checkpoint(
-        self, files: _Files, newest: int
-    ) -> tuple[int, tuple[str, str, Mapping[str, Any], frozenset[str]]]:
-        """Return the version and the content of the newest checkpoint that parquetry wrote, or -1."""
+    def _newest_checkpoint(self, files: _Files, newest: int) -> _State:
+        """Return the state of the newest checkpoint that parquetry wrote, or that before the version 0."""
         for version in reversed([v for v in files.checkpoints if v <= newest]):
             with self._store.open_input(_checkpoint_path(version)) as source:
-                file = pq.ParquetFile(source, pre_buffer=False)
-                footer = file.schema_arrow.metadata or {}
-                if _METADATA_KEY not in footer:
-                    continue
-                paths = file.read(["add.path"], use_threads=False).column("add").combine_chunks()
-            named = pc.drop_null(pc.struct_field(paths, "path")).to_pylist()
-            instant, writes = footer[INSTANT_KEY.encode()].decode(), footer[WRITES_KEY.encode()].decode()
-            metadata = parsed_json(footer[_METADATA_KEY])
-            return version, (instant, writes, metadata, frozenset(map(unquote, named)))
-        return -1, ("", "", {}, frozenset())
+                footer = pq.ParquetFile(source, pre_buffer=False).schema_arrow.metadata or {}
+            if _METADATA_KEY in footer:
+                return _State(
+                    version=version,
+                    instant=footer[INSTANT_KEY.encode()].decode(),
+                    writes=_split(footer[WRITES_KEY.encode()].decode()),
+                    metadata=parsed_json(footer[_METADATA_KEY]),
+                    checkpoint=version,
+                )
+        return _State(version=-1, instant="", writes=frozenset(), metadata={})
+
+    def _checkpointed_paths(self, version: int, folders: Collection[str] | None) -> set[str]:
+        """Return the paths in the row groups of a checkpoint that may have files in these folders."""
+        if version < 0:
+            return set()
+        with self._store.open_input(_checkpoint_path(version)) as source:
+            file = pq.ParquetFile(source, pre_buffer=False)
+            column = next(n for n in range(len(file.schema)) if file.schema.column(n).path == _PATH_COLUMN)
+            chunks = [file.metadata.row_group(n).column(column) for n in range(file.num_row_groups)]
+            chosen = [n for n, chunk in enumerate(chunks) if folders is None or _may_hold(chunk, folders)]
+            announce_ranges(source, (_bytes_of(chunks[n]) for n in chosen))
+            rows = file.read_row_groups(chosen, [_PATH_COLUMN], use_threads=False).column("add")
+        named = pc.drop_null(pc.struct_field(rows.combine_chunks(), "path")).to_pylist()
+        return set(map(unquote, named))
 
     def _replayed(self, state: _State, commits: Iterator[tuple[int, bytes]]) -> _State:
         """Return the state after the commits."""
-        paths, added, touched = set(state.paths), dict(state.added), set(state.touched)
-        version, instant, writes, metadata = state.version, state.instant, state.writes, state.metadata
+        added, touched, incomplete = dict(state.added), set(state.touched), set(state.incomplete)
         for version, content in commits:
             info: Mapping[str, Any] | None = None
+            metadata = state.metadata
             for line in content.splitlines():
                 action = _action(line)
                 info = action.get("commitInfo", info)
                 metadata = action.get("metaData", metadata)
-                for kind in ("add", "remove"):
-                    if kind in action:
-                        path = unquote(action[kind]["path"])
-                        touched.add(path)
-                        paths.discard(path)
-                        added.pop(path, None)
-                        if kind == "add":
-                            paths.add(path)
-                            added[path] = action["add"]
+                for kind in action.keys() & {"add", "remove"}:
+                    path = unquote(action[kind]["path"])
+                    touched.add(path)
+                    added.pop(path, None)
+                    incomplete.discard(path)
+                    if kind == "add":
+                        added[path] = line
+                        # The checkpoint of the version would have been read instead of the commit.
+                        if info is not None and _BOUNDS_KEY in info:
+                            incomplete.add(path)
             if not isinstance(info, dict) or not isinstance(info.get(INSTANT_KEY), str):
                 what = None if info is None else info.get("operation")
                 raise self._foreign(f"another program wrote the version {version} ({what})")
-            instant, writes = info[INSTANT_KEY], frozenset(filter(None, info[WRITES_KEY].split(",")))
-        return _State(
-            version=version,
-            instant=instant,
-            writes=writes,
-            paths=frozenset(paths),
-            metadata=metadata,
-            checkpoint=state.checkpoint,
-            added=added,
-            touched=frozenset(touched),
-        )
+            state = replace(
+                state,
+                version=version,
+                instant=info[INSTANT_KEY],
+                writes=_split(info[WRITES_KEY]),
+                metadata=metadata,
+            )
+        return replace(state, added=added, touched=frozenset(touched), incomplete=frozenset(incomplete))
 
     def _instant_of(self, version: int) -> str:
         content = self._store.read(_commit_path(version), most_bytes=MOST_BYTES)
         return str(_action(content.partition(b"\n")[0])["commitInfo"][INSTANT_KEY])
+
+    def _commit_info(self, snapshot: Snapshot, *, is_large: bool) -> dict[str, Any]:
+        return {
+            "timestamp": snapshot.completed_ms,
+            "operation": snapshot.operation,
+            "operationParameters": {},
+            "engineInfo": f"parquetry/{VERSION}",
+            INSTANT_KEY: snapshot.instant,
+            WRITES_KEY: ",".join(sorted(snapshot.writes)),
+            "parquetry.savepoints": ",".join(snapshot.savepoints),
+            **({_BOUNDS_KEY: "checkpoint"} if is_large else {}),
+            _NONCE_KEY: uuid.uuid4().hex,
+        }
 
     def _metadata(self, snapshot: Snapshot, before: _State | None) -> Mapping[str, Any]:
         """Return the action ``metaData`` of the snapshot."""
@@ -297,27 +355,17 @@ class DeltaLog:
             "createdTime": former.get("createdTime", snapshot.completed_ms),
         }
 
-    def _commit_info(self, snapshot: Snapshot) -> dict[str, Any]:
-        return {
-            "commitInfo": {
-                "timestamp": snapshot.completed_ms,
-                "operation": snapshot.operation,
-                "operationParameters": {},
-                "engineInfo": f"parquetry/{VERSION}",
-                INSTANT_KEY: snapshot.instant,
-                WRITES_KEY: ",".join(sorted(snapshot.writes)),
-                "parquetry.savepoints": ",".join(snapshot.savepoints),
-                _NONCE_KEY: uuid.uuid4().hex,
-            }
-        }
+    def _adds(
+        self, snapshot: Snapshot, added: AddedFiles, former: _State | None
+    ) -> Iterator[tuple[PublishedFile, _AddAction]]:
+        """Yield the files with their ``add`` actions."""
+        kinds = {column.name: column.type for column in snapshot.columns}
+        known = frozenset[str]() if former is None else former.incomplete
+        for file in added:
+            changes = not snapshot.same_rows and file.path not in known
+            yield file, {**self._add(file, snapshot, kinds), "dataChange": changes}
 
-    def _add(
-        self,
-        file: PublishedFile,
-        snapshot: Snapshot,
-        kinds: Mapping[str, str],
-        changes: bool,  # noqa: FBT001
-    ) -> dict[str, Any]:
+    def _add(self, file: PublishedFile, snapshot: Snapshot, kinds: Mapping[str, str]) -> _AddAction:
         if file.statistics.encrypted:
             raise self._unsupported(Value.file(file.path), "Delta's readers cannot read encrypted files")
         column = unreadable_column(file, kinds)
@@ -340,41 +388,52 @@ class DeltaLog:
             },
             "size": file.size_bytes,
             "modificationTime": file.modified_ms,
-            "dataChange": changes,
             "stats": delta_statistics(file, stored),
         }
 
-    def _write_checkpoint(self, state: _State) -> None:
-        """Write the checkpoint of the newest version, and the hint that names it."""
-        head = pa.Table.from_pylist(
-            [{"protocol": _PROTOCOL}, {"metaData": state.metadata}], schema=_ACTIONS
-        ).select(_ACTIONS.names)
-        adds = [pa.array([_checkpointed(add) for add in state.added.values()], _ADD)]
-        if state.checkpoint >= 0:
-            with self._store.open_input(_checkpoint_path(state.checkpoint)) as source:
-                rows = read_parquet(source, ["add"]).column("add").combine_chunks()
-            former = rows.filter(pc.is_valid(rows))
-            touched = pa.array([_quoted(path) for path in state.touched], pa.string())
-            kept = pc.invert(pc.is_in(pc.struct_field(former, "path"), value_set=touched))
-            adds.append(former.filter(kept).cast(_ADD))
-        files = pa.chunked_array(adds, _ADD)
-        body = pa.table(
-            {
-                field.name: files if field.name == "add" else pa.nulls(len(files), field.type)
-                for field in _ACTIONS
-            }
-        )
+    @contextmanager
+    def _checkpoint(
+        self, state: _State, former: _State | None, removed: Sequence[str]
+    ) -> Iterator[Callable[[_AddAction], None]]:
+        """Yield a function that adds an action ``add`` of the version to its checkpoint.
+
+        The checkpoint appears when the block ends without an error, with the other files of the state.
+        """
         footer = {
             INSTANT_KEY: state.instant,
             WRITES_KEY: ",".join(sorted(state.writes)),
             _METADATA_KEY.decode(): json.dumps(state.metadata, ensure_ascii=False),
         }
-        table = pa.concat_tables([head, body]).replace_schema_metadata(footer)
-        target = BytesIO()
-        pq.write_table(table, target, compression="snappy")
-        self._store.put(_checkpoint_path(state.version), target.getvalue())
-        hint = {"version": state.version, "size": len(table)}
+        head = [{"protocol": _PROTOCOL}, {"metaData": state.metadata}]
+        with (
+            self._store.create_file(_checkpoint_path(state.version)) as sink,
+            pq.ParquetWriter(sink, _ACTIONS.with_metadata(footer), compression="snappy") as target,
+        ):
+            target.write_table(pa.Table.from_pylist(head, schema=_ACTIONS))
+            rows = _RowGroups(target)
+            if former is not None:
+                for files in self._former_adds(former, removed):
+                    rows.write(files)
+            yield rows.add
+            rows.end()
+        hint = {"version": state.version, "size": len(head) + rows.count}
         self._store.put(_LAST_CHECKPOINT, json.dumps(hint).encode())
+
+    def _former_adds(self, former: _State, removed: Sequence[str]) -> Iterator[pa.Array]:
+        """Yield the ``add`` actions of a state without those that the next version removes or replaces."""
+        if former.checkpoint >= 0:
+            touched = pa.array([*map(_quoted, former.touched), *map(_quoted, removed)], pa.string())
+            with self._store.open_input(_checkpoint_path(former.checkpoint)) as source:
+                file = pq.ParquetFile(source, pre_buffer=False)
+                announce_chunks(source, file.metadata, ["add"])
+                for batch in file.iter_batches(_FILES_AT_ONCE, columns=["add"], use_threads=False):
+                    files = batch.column("add").drop_null()
+                    is_kept = pc.invert(pc.is_in(pc.struct_field(files, "path"), value_set=touched))
+                    yield files.filter(is_kept).cast(_ADD)
+        replaced = former.incomplete.union(removed)
+        for path, line in former.added.items():
+            if path not in replaced:
+                yield pa.array([_checkpointed(_action(line)["add"])], _ADD)
 
     def _foreign(self, reason: str) -> ForeignTableError:
         return ForeignTableError(
@@ -395,6 +454,79 @@ class DeltaLog:
         )
 
 
+class _RowGroups:
+    """The row groups of a checkpoint with the actions ``add``. Few files are in memory at once.
+
+    ``count`` is the number of the files.
+    """
+
+    def __init__(self, target: pq.ParquetWriter) -> None:
+        self.count = 0
+        self._target = target
+        self._arrays: list[pa.Array] = []
+        self._actions: list[Mapping[str, Any]] = []
+
+    def add(self, action: _AddAction) -> None:
+        """Write an action."""
+        self._actions.append(_checkpointed(action))
+        if len(self._actions) == _FILES_AT_ONCE:
+            self._convert()
+
+    def write(self, files: pa.Array) -> None:
+        """Write actions."""
+        self._arrays.append(files)
+        self.count += len(files)
+        if sum(map(len, self._arrays)) >= _FILES_PER_ROW_GROUP:
+            self._flush()
+
+    def end(self) -> None:
+        """Write what is left."""
+        self._convert()
+        self._flush()
+
+    def _convert(self) -> None:
+        actions, self._actions = self._actions, []
+        self.write(pa.array(actions, _ADD))
+
+    def _flush(self) -> None:
+        files = pa.chunked_array(self._arrays, _ADD)
+        if not files:
+            return
+        columns = {
+            one.name: files if one.name == "add" else pa.nulls(len(files), one.type) for one in _ACTIONS
+        }
+        self._target.write_table(pa.table(columns, schema=_ACTIONS))
+        self._arrays = []
+
+
+def _own(state: Published) -> _State:
+    if not isinstance(state, _State):
+        raise TypeError(state)
+    return state
+
+
+def _left_out(_action: _AddAction) -> None:
+    """Do nothing: no checkpoint is due."""
+
+
+def _split(writes: str) -> frozenset[str]:
+    return frozenset(filter(None, writes.split(",")))
+
+
+def _may_hold(chunk: pq.ColumnChunkMetaData, folders: Collection[str]) -> bool:
+    """Return whether a row group can have paths in one of the folders. The root has all folders."""
+    bounds = chunk.statistics
+    if bounds is None or not bounds.has_min_max or "" in folders:
+        return True
+    quoted = map(_quoted, folders)
+    return any(f"{folder}/" <= bounds.max and bounds.min < f"{folder}0" for folder in quoted)
+
+
+def _bytes_of(chunk: pq.ColumnChunkMetaData) -> range:
+    start = min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset)
+    return range(start, start + chunk.total_compressed_size)
+
+
 def _commit_path(version: int) -> str:
     return f"{LOG_FOLDER}/{version:020}.json"
 
@@ -408,7 +540,19 @@ def _quoted(path: str) -> str:
     return quote(path, safe="/=")
 
 
-def _checkpointed(add: Mapping[str, Any]) -> dict[str, Any]:
+def _line(kind: str, action: Mapping[str, Any]) -> bytes:
+    return json.dumps({kind: action}, ensure_ascii=False).encode() + b"\n"
+
+
+def _removal(path: str, snapshot: Snapshot) -> Mapping[str, Any]:
+    return {
+        "path": _quoted(path),
+        "deletionTimestamp": snapshot.completed_ms,
+        "dataChange": not snapshot.same_rows,
+    }
+
+
+def _checkpointed(add: _AddAction) -> _AddAction:
     """Return an ``add`` action as a row of a checkpoint, where no file changes data."""
     return {**add, "partitionValues": list(add["partitionValues"].items()), "dataChange": False}
 

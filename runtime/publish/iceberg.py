@@ -10,6 +10,7 @@ This module needs pyiceberg. It is imported inside functions.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ from parquetry.runtime.publish.iceberg_catalogs import (
     MetadataCatalog,
     MetadataFolder,
     NewestMetadata,
+    is_in_folder,
 )
 from parquetry.runtime.publish.iceberg_io import STORE_KEY, StoreIO
 from parquetry.runtime.publish.iceberg_manifests import (
@@ -60,6 +62,8 @@ from parquetry.runtime.publish.iceberg_manifests import (
     NotOurManifestError,
     batches,
     live_counts,
+    may_hold,
+    partition_types,
     paths_in,
 )
 from parquetry.runtime.publish.iceberg_types import (
@@ -73,8 +77,11 @@ from parquetry.runtime.publish.iceberg_types import (
 )
 from parquetry.runtime.publish.model import (
     INSTANT_KEY,
+    LEFTOVER_MS,
     METADATA_FOLDER,
     WRITES_KEY,
+    AddedFiles,
+    PartitionValues,
     Published,
     PublishedFile,
     Snapshot,
@@ -82,6 +89,7 @@ from parquetry.runtime.publish.model import (
 from parquetry.runtime.spec.table_spec import IcebergFormat
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.applied import applied_history
 
@@ -93,6 +101,9 @@ _SMALL_MANIFESTS: Final = 32
 _SMALL: Final = FILES_PER_MANIFEST // 4
 _MAPPING_KEY: Final = "schema.name-mapping.default"
 _TAG: Final = "savepoint_"
+_OWN_FILE: Final = re.compile(r"snap-\d+-0-[0-9a-f]{32}\.avro|[0-9a-f]{32}-m\d+\.avro")
+"""The names of our manifests and lists of manifests. Other programs write a UUID with dashes."""
+
 _CODEC: Final = "deflate"
 _NO_COLLECTION: Final = ("gc.enabled", "false")
 """Iceberg for Java then refuses to delete files: expire_snapshots, remove_orphan_files, DROP with PURGE."""
@@ -106,11 +117,11 @@ _PROPERTIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State(Published):
-    """The state of the newest metadata. ``parts`` are the paths in each manifest, by its location."""
+    """The state of the newest metadata. ``parts`` are the paths in the manifests read so far, by location."""
 
     newest: NewestMetadata = field(repr=False)
     manifests: Sequence[ManifestFile] = field(repr=False)
-    parts: Mapping[str, frozenset[str]] = field(repr=False)
+    parts: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
 
     @property
     def metadata(self) -> TableMetadata:
@@ -151,24 +162,38 @@ class IcebergMetadata:
         if newest is None:
             return None
         current = self._own_snapshot(newest.metadata)
-        manifests = current.manifests(self._io)
-        found = map_each([manifest.manifest_path for manifest in manifests], self._paths_in)
-        parts = dict(zip([manifest.manifest_path for manifest in manifests], found, strict=True))
         summary = _summary(current)
         return _State(
             version=current.snapshot_id,
             instant=summary[INSTANT_KEY],
             writes=frozenset(filter(None, summary.get(WRITES_KEY, "").split(","))),
-            paths=frozenset().union(*parts.values()),
             newest=newest,
-            manifests=manifests,
-            parts=parts,
+            manifests=current.manifests(self._io),
         )
+
+    def paths(self, state: Published, folders: Mapping[str, PartitionValues] | None = None) -> frozenset[str]:
+        """Return the paths of the files that the state names, in these folders or in all.
+
+        Manifests whose bounds exclude the folders are not read.
+        """
+        if not isinstance(state, _State):
+            raise TypeError(state)
+        kinds = partition_types(state.metadata)
+        unread = [
+            one.manifest_path
+            for one in state.manifests
+            if one.manifest_path not in state.parts
+            and live_counts(one)[0]
+            and (folders is None or may_hold(one, kinds, folders.values()))
+        ]
+        state.parts.update(zip(unread, map_each(unread, self._paths_in), strict=True))
+        found = (path for part in state.parts.values() for path in part)
+        return frozenset(path for path in found if folders is None or path.rpartition("/")[0] in folders)
 
     def publish(
         self,
         snapshot: Snapshot,
-        added: Iterable[PublishedFile],
+        added: AddedFiles,
         removed: Sequence[str],
         *,
         before: Published | None,
@@ -186,6 +211,7 @@ class IcebergMetadata:
     def _publish(
         self, snapshot: Snapshot, added: Iterable[PublishedFile], removed: Sequence[str], state: _State | None
     ) -> bool:
+        began_ms = self._store.now_ms()
         updates = self._new_table(snapshot) if state is None else self._schema_updates(snapshot, state)
         before = EMPTY if state is None else state.metadata
         metadata = update_table_metadata(before, updates, enforce_validation=state is None)
@@ -222,6 +248,9 @@ class IcebergMetadata:
         known = {_summary(one).get(INSTANT_KEY): one.snapshot_id for one in (*metadata.snapshots, shown)}
         updates += (AddSnapshotUpdate(snapshot=shown), _reference(MAIN_BRANCH, "branch", number))
         updates += tuple(_tag_updates(metadata, snapshot.savepoints, known))
+        if self._store.now_ms() - began_ms > LEFTOVER_MS // 2:
+            # A clean may soon take the manifests for those of a killed process.
+            return False
         return self._catalog.commit(None if state is None else state.newest, updates, nonce=nonce)
 
     def repair(self, before: Published) -> None:
@@ -232,7 +261,7 @@ class IcebergMetadata:
     def expire(self, earliest: str, savepoints: Sequence[str]) -> None:
         """Forget the snapshots before the instant ``earliest``, without those of savepoints and the newest.
 
-        The manifests that only they have are deleted afterwards, and no other file.
+        Afterwards the manifests that only they have are deleted, and old ones that no snapshot ever had.
         """
         newest = self._catalog.newest()
         if newest is None:
@@ -250,11 +279,22 @@ class IcebergMetadata:
         if old:
             removed = [one.snapshot_id for one in old]
             updates += (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": removed}),)
-        if not updates or not self._catalog.commit(newest, updates):
+        if updates and not self._catalog.commit(newest, updates):
             return
-        needed = {file for one in snapshots if one not in old for file in self._files_of(one)}
-        gone = {file for one in old for file in self._files_of(one)} - needed
-        self._store.delete_all(sorted(self._io.path(file) for file in gone))
+        unneeded = {file for one in old for file in self._files_of(one)}.union(self._leftovers())
+        if unneeded:
+            needed = {file for one in snapshots if one not in old for file in self._files_of(one)}
+            self._store.delete_all(sorted(unneeded - needed))
+
+    def _leftovers(self) -> Iterator[str]:
+        """Yield our own manifests and lists of manifests that are old, and unfinished files."""
+        latest_ms = self._store.now_ms() - LEFTOVER_MS
+        for info in self._store.list(METADATA_FOLDER):
+            unfinished = finished_name(info.path)
+            name = info.path.rpartition("/")[2] if unfinished is None else unfinished
+            is_own = _OWN_FILE.fullmatch(name) or (unfinished is not None and is_in_folder(name))
+            if is_own and info.modified_ms < latest_ms:
+                yield info.path
 
     @property
     def _location(self) -> str:
@@ -394,10 +434,11 @@ class IcebergMetadata:
         return kept + written
 
     def _files_of(self, snapshot: IcebergSnapshot) -> Iterator[str]:
-        yield snapshot.manifest_list
+        """Yield the paths of the metadata files of a snapshot."""
+        yield self._io.path(snapshot.manifest_list)
         try:
             for manifest in snapshot.manifests(self._io):
-                yield manifest.manifest_path
+                yield self._io.path(manifest.manifest_path)
         except NotFoundError:
             return
 
@@ -448,7 +489,7 @@ def _groups(
                 group, size = [], 0
             group.append(one)
             size += files
-        elif state is not None and not state.parts[one.manifest_path].isdisjoint(gone):
+        elif state is not None and not gone.isdisjoint(state.parts.get(one.manifest_path, ())):
             yield [one]
         elif files:
             yield one

@@ -388,3 +388,8 @@ def _metadata_path(number: int) -> str:
 def _is_metadata(name: str) -> bool:
     number = name.removesuffix(".metadata.json").removeprefix("v")
     return name == f"v{number}.metadata.json" and number.isascii() and number.isdecimal()
+
+
+def is_in_folder(name: str) -> bool:
+    """Return whether :class:`MetadataFolder` writes files of this name."""
+    return _is_metadata(name) or name == HINT.rpartition("/")[2]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from parquetry.runtime.errors import UnsupportedTableError
-from parquetry.runtime.publish.model import Published, PublishedFile, Snapshot
+from parquetry.runtime.publish.model import AddedFiles, PartitionValues, Published, Snapshot
 from parquetry.runtime.spec.table_spec import IcebergFormat
 from parquetry.runtime.storage.model import ObjectStore
 
@@ -32,10 +32,14 @@ class PublishedIceberg:
         """Return the state of the newest metadata, or None if there is none."""
         return self._format().published()
 
+    def paths(self, state: Published, folders: Mapping[str, PartitionValues] | None = None) -> frozenset[str]:
+        """Return the paths of the files that the state names, in these folders or in all."""
+        return self._format().paths(state, folders)
+
     def publish(
         self,
         snapshot: Snapshot,
-        added: Sequence[PublishedFile],
+        added: AddedFiles,
         removed: Sequence[str],
         *,
         before: Published | None,

@@ -37,8 +37,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, PrimitiveType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from parquetry.runtime.publish.iceberg_types import metrics
-from parquetry.runtime.publish.model import PublishedFile
+from parquetry.runtime.publish.iceberg_types import metrics, types_by_path
+from parquetry.runtime.publish.model import PartitionValues, PublishedFile
 
 FORMAT_VERSION: Final = 2
 UNASSIGNED: Final = -1
@@ -101,6 +101,34 @@ def live_counts(manifest: ManifestFile) -> tuple[int, int]:
     )
 
 
+def partition_types(metadata: TableMetadata) -> list[IcebergType]:
+    """Return the types of the partition fields."""
+    return [field.field_type for field in metadata.spec().partition_type(metadata.schema()).fields]
+
+
+def may_hold(
+    manifest: ManifestFile, kinds: Sequence[IcebergType], partitions: Iterable[PartitionValues]
+) -> bool:
+    """Return whether the bounds of a manifest include one of the partitions.
+
+    Args:
+        manifest: The manifest.
+        kinds: The types of the partition fields.
+        partitions: The values of the fields in each partition, or none if they are not known.
+    """
+    bounds = [
+        (one.contains_null, _value(kind, one.lower_bound), _value(kind, one.upper_bound))
+        for kind, one in zip(kinds, manifest.partitions or [], strict=True)
+    ]
+    return any(
+        all(
+            has_null if value is None else low is not None and low <= value <= high
+            for value, (has_null, low, high) in zip(values, bounds, strict=False)
+        )
+        for values in partitions
+    )
+
+
 class ManifestWriter:
     """Writes the manifests of one snapshot.
 
@@ -114,6 +142,8 @@ class ManifestWriter:
     def __init__(self, metadata: TableMetadata, snapshot_id: int, uri: str) -> None:
         self._schema: Schema = metadata.schema()
         self._spec: PartitionSpec = metadata.spec()
+        self._known = types_by_path(self._schema)
+        self._kinds = partition_types(metadata)
         self._id = snapshot_id
         self._uri = uri
         file_type = data_file_with_partition(self._spec.partition_type(self._schema), FORMAT_VERSION)
@@ -164,7 +194,7 @@ class ManifestWriter:
         counts = ManifestCounts(
             existing=(kept_files - gone_files, kept_rows - gone_rows), deleted=(gone_files, gone_rows)
         )
-        kinds = [field.field_type for field in self._spec.partition_type(self._schema).fields]
+        kinds = self._kinds
         found = zip(*(manifest.partitions or [] for manifest, _ in sources), strict=True)
         summaries = [_joined(kind, fields) for kind, fields in zip(kinds, found, strict=True)]
         oldest = min(manifest.min_sequence_number for manifest, _ in sources)
@@ -215,7 +245,7 @@ class ManifestWriter:
         return head + _long(len(entries)) + _long(len(block)) + block + sync
 
     def _encoded(self, file: PublishedFile) -> bytes:
-        found = metrics(file, self._schema)
+        found = metrics(file, self._known)
         names = (field.name for field in self._spec.fields)
         data: dict[str, Any] = {
             "content": 0,
@@ -266,6 +296,12 @@ def _joined(kind: IcebergType, summaries: Sequence[PartitionFieldSummary]) -> Pa
         lower_bound=to_bytes(kind, min(lower)) if lower else None,
         upper_bound=to_bytes(kind, max(upper)) if upper else None,
     )
+
+
+def _value(kind: IcebergType, bound: bytes | None) -> Any:
+    if not isinstance(kind, PrimitiveType):
+        raise TypeError(kind)
+    return None if bound is None else from_bytes(kind, bound)
 
 
 def _pairs(values: Mapping[int, Any]) -> list[dict[str, Any]]:

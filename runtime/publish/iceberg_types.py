@@ -207,8 +207,14 @@ def name_mapping(schema: Schema, others: Iterable[NameTree]) -> str:
     return json.dumps(fields((), tree), ensure_ascii=False, separators=(",", ":"))
 
 
-def metrics(file: PublishedFile, schema: Schema) -> dict[str, dict[int, Any]]:
+def metrics(
+    file: PublishedFile, known: Mapping[ColumnPath, tuple[int, IcebergType]]
+) -> dict[str, dict[int, Any]]:
     """Return the counts and bounds of a file's columns by field id, as arguments of a DataFile.
+
+    Args:
+        file: The file.
+        known: The ids and types of the columns, from :func:`types_by_path`.
 
     Raises:
         UnknownToIcebergError: If the file has a column in a type that readers do not convert.
@@ -219,7 +225,6 @@ def metrics(file: PublishedFile, schema: Schema) -> dict[str, dict[int, Any]]:
     nans: dict[int, int] = {}
     lower: dict[int, bytes] = {}
     upper: dict[int, bytes] = {}
-    known = types_by_path(schema)
     for name, column in file.statistics.columns.items():
         found = known.get(tuple(name.split(".")))
         if found is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
 from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.timeline.layout import DAY_MS
 
 METADATA_FOLDER: Final = "metadata"
 """The folder of a table in which its Iceberg metadata lies."""
@@ -18,6 +19,12 @@ WRITES_KEY: Final = "parquetry.writes"
 """The name under which it records all completed writes of the timeline of that state, joined by commas.
 
 A write that completes late has an older instant than the newest one, so the newest alone shows too little.
+"""
+
+LEFTOVER_MS: Final = DAY_MS
+"""The age at which files of the metadata that nothing names count as those of a killed or beaten process.
+
+A process that publishes gives up after half of it.
 """
 
 PartitionValues: TypeAlias = tuple[StatisticValue | None, ...]
@@ -67,13 +74,18 @@ class Published:
     """The state that the newest metadata of a format shows.
 
     ``version`` is that of the metadata, which the next ``publish`` replaces: a version number, or the id of a
-    snapshot. ``paths`` are those of the files that the state consists of.
+    snapshot. ``incomplete`` are the paths of files whose statistics a killed process did not write, so that
+    readers do not skip them. The next ``publish`` gets them again among the added files.
     """
 
     version: int | str
     instant: str
     writes: frozenset[str]
-    paths: frozenset[str] = field(repr=False)
+    incomplete: frozenset[str] = frozenset()
+
+
+class AddedFiles(Sized, Iterable[PublishedFile], Protocol):
+    """Files whose statistics are read as they are iterated, so that few are in memory at once."""
 
 
 class PublishedFormat(Protocol):
@@ -96,10 +108,20 @@ class PublishedFormat(Protocol):
         """Return the state of the newest metadata, or None if there is none yet."""
         ...
 
+    def paths(self, state: Published, folders: Mapping[str, PartitionValues] | None = None) -> frozenset[str]:
+        """Return the paths of the files that a state from ``published`` names.
+
+        Args:
+            state: The state.
+            folders: The folders in which the files lie, or None for all. Their values are those of the
+                partition columns, or empty if they are not known.
+        """
+        ...
+
     def publish(
         self,
         snapshot: Snapshot,
-        added: Sequence[PublishedFile],
+        added: AddedFiles,
         removed: Sequence[str],
         *,
         before: Published | None,
@@ -119,6 +141,8 @@ class PublishedFormat(Protocol):
 
     def expire(self, earliest: str, savepoints: Sequence[str]) -> None:
         """Forget published states before the instant ``earliest``, in metadata only.
+
+        Files of the metadata that a killed or beaten process left are deleted, when they are old.
 
         A format with tags keeps those of the instants ``savepoints`` and forgets the tags of others.
         Files of the table are never deleted. The newest state is always kept.

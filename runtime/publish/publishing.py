@@ -8,7 +8,7 @@ read before the timeline: what a process publishes is never older than what it r
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -43,7 +43,7 @@ from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_bounds import PartitionBounds
 from parquetry.runtime.table.partition_path import NULL_PARTITION
 from parquetry.runtime.table.schema import live_columns
-from parquetry.runtime.table.statistics import look_up
+from parquetry.runtime.table.statistics import each_statistics
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
@@ -144,7 +144,9 @@ def files_still_named(table: TableHandle) -> frozenset[str]:
             failure = f"files that {one.name} names are kept, because publishing failed"
             log_failure(_LOG, failure, error, table.shown_by, location=table.store.uri)
             published = _published(table, one)
-            named |= frozenset() if published is None else published.paths
+            if published is not None:
+                with _readable(table, one):
+                    named |= one.paths(published)
     return frozenset(named)
 
 
@@ -271,21 +273,23 @@ def _publish_state(
     """Publish the state of the timeline; return None if the table or the metadata changed meanwhile."""
     writes = frozenset(instant.time for instant in timeline.completed_writes)
     touched = None if before is None else _touched_partitions(timeline, before)
-    if not writes or (before is not None and touched is not None and writes <= before.writes):
+    incomplete = frozenset[str]() if before is None else before.incomplete
+    is_shown = before is not None and touched is not None and writes <= before.writes
+    if not writes or (is_shown and not incomplete):
         if before is not None:
             one.repair(before)
         return PublishResult(format=one.name, instant="" if before is None else before.instant)
+    if incomplete:
+        touched = None
     view = table.view(timeline)
     slices = _live_slices(table, view, touched)
     if _decisive(timeline.reload()) != _decisive(timeline):
         return None
-    shown = frozenset[str]() if before is None else before.paths
-    if touched is not None:
-        folders = set(touched)
-        shown = frozenset(path for path in shown if path.rpartition("/")[0] in folders)
-    live = {part.path: part for part in slices}
     snapshot = _snapshot(table, view, before, writes)
-    added = _live_files(table, snapshot, [live[path] for path in sorted(live.keys() - shown)])
+    folders = None if touched is None else _folders(table, snapshot, touched)
+    shown = frozenset[str]() if before is None else one.paths(before, folders)
+    live = {part.path: part for part in slices}
+    added = _LiveFiles(table, snapshot, [live[path] for path in sorted(live.keys() - (shown - incomplete))])
     removed = sorted(shown - live.keys())
     if not one.publish(snapshot, added, removed, before=before):
         return None
@@ -375,21 +379,46 @@ def _partition_columns(table: TableHandle, columns: Sequence[Column]) -> tuple[s
     return tuple(config.partition_by) if known else ()
 
 
-def _live_files(table: TableHandle, snapshot: Snapshot, slices: Sequence[FileSlice]) -> list[PublishedFile]:
-    statistics = look_up(table.store, slices)
+def _folders(
+    table: TableHandle, snapshot: Snapshot, partitions: Iterable[str]
+) -> Mapping[str, PartitionValues]:
+    """Return the partitions with the values of the partition columns, or with none if they are not known."""
     bounds = PartitionBounds(table, column_types(snapshot.columns))
-    zone = table.config.timezone
-    return [
-        PublishedFile(
-            path=part.path,
-            size_bytes=part.size_bytes,
-            instant=part.instant,
-            modified_ms=parse_instant_ms(part.instant, zone),
-            partition=_partition_values(table, bounds, snapshot.partition_by, part, statistics[part.path]),
-            statistics=statistics[part.path],
-        )
-        for part in slices
-    ]
+    folders: dict[str, PartitionValues] = {}
+    for partition in partitions:
+        found = bounds.of(partition)
+        known = [found[name] for name in snapshot.partition_by if name in found]
+        values = tuple(None if one.maximum == NULL_PARTITION else one.minimum for one in known)
+        folders[partition] = values if len(known) == len(snapshot.partition_by) else ()
+    return folders
+
+
+class _LiveFiles:
+    """The base files of these slices. Their statistics are read whenever they are iterated."""
+
+    def __init__(self, table: TableHandle, snapshot: Snapshot, slices: Sequence[FileSlice]) -> None:
+        self._table = table
+        self._partition_by = snapshot.partition_by
+        self._types = column_types(snapshot.columns)
+        self._slices = slices
+
+    def __len__(self) -> int:
+        return len(self._slices)
+
+    def __iter__(self) -> Iterator[PublishedFile]:
+        table, zone = self._table, self._table.config.timezone
+        bounds = PartitionBounds(table, self._types)
+        slices = {part.path: part for part in self._slices}
+        for statistics in each_statistics(table.store, self._slices):
+            part = slices[statistics.path]
+            yield PublishedFile(
+                path=part.path,
+                size_bytes=part.size_bytes,
+                instant=part.instant,
+                modified_ms=parse_instant_ms(part.instant, zone),
+                partition=_partition_values(table, bounds, self._partition_by, part, statistics),
+                statistics=statistics,
+            )
 
 
 def _partition_values(

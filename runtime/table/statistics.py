@@ -6,12 +6,13 @@ file, and one for each row group of files with several. It is derived data: the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from io import BytesIO
-from itertools import groupby, starmap
-from typing import Any, Final
+from itertools import groupby
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,16 +27,23 @@ from parquetry.runtime.layout.skipping.statistics import (
     RowGroupStatistics,
     StatisticValue,
 )
+from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
-from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.storage.model import ObjectStore
-from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.storage.parallel import MOST_AT_ONCE, map_each
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.timeline.sidecars import statistics_path
+
+_Item = TypeVar("_Item")
 
 _VERSION_KEY = b"parquetry.statistics.version"
 _VERSION = b"1"
 _WHOLE_FILE = -1
+_ROWS_PER_GROUP: Final = 1000
+"""The rows of a row group. A sidecar of which more files are read is not read whole."""
+
+_ROWS_AT_ONCE: Final = 64
+_FOOTERS_AT_ONCE: Final = 8 * MOST_AT_ONCE
 _COLUMN = pa.struct(
     [
         pa.field("name", pa.string(), nullable=False),
@@ -67,7 +75,8 @@ def encode_statistics(files: Iterable[FileStatistics]) -> bytes:
     """Return the content of a sidecar. Tasks also return the statistics of their files in this form."""
     rows = [row for file in sorted(files, key=lambda file: file.path) for row in _rows(file)]
     target = BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), target, compression="zstd")
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
+    pq.write_table(table, target, compression="zstd", row_group_size=_ROWS_PER_GROUP)
     return target.getvalue()
 
 
@@ -85,17 +94,97 @@ def decode_statistics(
         CorruptTableError: If the content is not that of a sidecar or has another format version.
 
     """
+    return tuple(_decoded(pa.BufferReader(content), location=location, columns=columns))
+
+
+def look_up(
+    store: ObjectStore, slices: Iterable[FileSlice], *, columns: Collection[str] | None = None
+) -> dict[str, FileStatistics]:
+    """Return the statistics of the files by path, as :func:`each_statistics` yields them."""
+    return {file.path: file for file in each_statistics(store, slices, columns=columns)}
+
+
+def each_statistics(
+    store: ObjectStore, slices: Iterable[FileSlice], *, columns: Collection[str] | None = None
+) -> Iterator[FileStatistics]:
+    """Yield the statistics of the files from the sidecars or else from the footers, a few files in memory.
+
+    Files of a sidecar come together, in the order of instants and paths. This takes one request for each
+    instant of the slices. It takes another one for each file that the sidecar of its instant lacks or lists
+    with another size. Unreadable sidecars are ignored.
+
+    Args:
+        store: The store of the table.
+        slices: The files.
+        columns: The columns to return. None means all that are recorded; fewer columns take less memory.
+
+    """
+    wanted: dict[str, dict[str, FileSlice]] = {}
+    for file_slice in slices:
+        wanted.setdefault(file_slice.instant, {})[file_slice.path] = file_slice
+
+    def open_sidecar(instant: str) -> pa.NativeFile | None:
+        path = statistics_path(instant)
+        try:
+            if len(wanted[instant]) > _ROWS_PER_GROUP:
+                return store.open_input(path)
+            return pa.BufferReader(store.read(path, most_bytes=MOST_BYTES))
+        except UNUSABLE:
+            return None
+
+    def recorded(instant: str, content: pa.NativeFile) -> Iterator[FileStatistics]:
+        left = wanted[instant]
+        location = f"{store.uri}/{statistics_path(instant)}"
+        with suppress(CorruptTableError):
+            for file in _decoded(content, location=location, columns=columns, paths=left):
+                if file.path in left and left[file.path].size_bytes == file.size_bytes:
+                    del left[file.path]
+                    yield file
+
+    def read_footer(file_slice: FileSlice) -> FileStatistics:
+        metadata = read_metadata(store, file_slice.path)
+        file = file_statistics(file_slice.path, metadata, size_bytes=file_slice.size_bytes)
+        return file if columns is None else _with_columns(file, columns)
+
+    # Requests run concurrently. Decoding needs the CPU, so threads would not speed it up.
+    for instants in _batches(sorted(wanted), MOST_AT_ONCE):
+        for instant, content in zip(instants, map_each(instants, open_sidecar), strict=True):
+            if content is not None:
+                yield from recorded(instant, content)
+    missing = sorted((part for left in wanted.values() for part in left.values()), key=lambda part: part.path)
+    for parts in _batches(missing, _FOOTERS_AT_ONCE):
+        yield from map_each(parts, read_footer)
+
+
+def _batches(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _decoded(
+    content: pa.NativeFile,
+    *,
+    location: str,
+    columns: Collection[str] | None,
+    paths: Collection[str] | None = None,
+) -> Iterator[FileStatistics]:
+    """Yield the statistics in a sidecar, sorted by path, or those of some paths. Few are in memory at once.
+
+    Raises:
+        CorruptTableError: If the content is not that of a sidecar or has another format version.
+
+    """
     try:
-        table = read_parquet(pa.BufferReader(content))
-        if (table.schema.metadata or {}).get(_VERSION_KEY) != _VERSION:
-            raise CorruptTableError(
-                "{location} has another format version; delete it: the footers contain the same",
-                location=location,
-            )
-        indexed = _columns_by_row(table, columns)
-        numbered = enumerate(table.drop_columns(["columns"]).to_pylist())
-        by_path = groupby(numbered, key=lambda pair: str(pair[1]["path"]))
-        return tuple(_file([(row, indexed.get(number, {})) for number, row in rows]) for _, rows in by_path)
+        with content, pq.ParquetFile(content, pre_buffer=False) as source:
+            if (source.schema_arrow.metadata or {}).get(_VERSION_KEY) != _VERSION:
+                raise CorruptTableError(
+                    "{location} has another format version; delete it: the footers contain the same",
+                    location=location,
+                )
+            announce_chunks(content, source.metadata, source.schema_arrow.names)
+            batches = source.iter_batches(_ROWS_AT_ONCE, use_threads=False)
+            rows = (row for batch in batches for row in _rows_with_columns(batch, columns, paths))
+            for _, found in groupby(rows, key=lambda pair: str(pair[0]["path"])):
+                yield _file(list(found))
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # A single changed byte can raise any of these errors, as it may change a name, a type or a value.
         raise CorruptTableError(
@@ -106,49 +195,17 @@ def decode_statistics(
         ) from error
 
 
-def look_up(
-    store: ObjectStore, slices: Sequence[FileSlice], *, columns: Collection[str] | None = None
-) -> dict[str, FileStatistics]:
-    """Return the statistics of the files by path, from the sidecars or else from the footers.
-
-    This takes one request for each instant of the slices. It takes another one for each file that the sidecar
-    of its instant lacks or lists with another size. Unreadable sidecars are ignored.
-
-    Args:
-        store: The store of the table.
-        slices: The files.
-        columns: The columns to return. None means all that are recorded; fewer columns take less memory.
-
-    """
-    wanted = {file_slice.path: file_slice for file_slice in slices}
-
-    def read_sidecar(instant: str) -> bytes | None:
-        try:
-            return store.read(statistics_path(instant), most_bytes=MOST_BYTES)
-        except UNUSABLE:
-            return None
-
-    def decoded(instant: str, content: bytes | None) -> list[FileStatistics]:
-        if content is None:
-            return []
-        location = f"{store.uri}/{statistics_path(instant)}"
-        try:
-            files = decode_statistics(content, location=location, columns=columns)
-        except CorruptTableError:
-            return []
-        return [f for f in files if f.path in wanted and wanted[f.path].size_bytes == f.size_bytes]
-
-    def read_footer(file_slice: FileSlice) -> FileStatistics:
-        metadata = read_metadata(store, file_slice.path)
-        file = file_statistics(file_slice.path, metadata, size_bytes=file_slice.size_bytes)
-        return file if columns is None else _with_columns(file, columns)
-
-    instants = sorted({file_slice.instant for file_slice in slices})
-    # Requests run concurrently. Decoding needs the CPU, so threads would not speed it up.
-    contents = zip(instants, map_each(instants, read_sidecar), strict=True)
-    decoded_files = {file.path: file for files in starmap(decoded, contents) for file in files}
-    missing = [file_slice for path, file_slice in sorted(wanted.items()) if path not in decoded_files]
-    return decoded_files | {file.path: file for file in map_each(missing, read_footer)}
+def _rows_with_columns(
+    batch: pa.RecordBatch, columns: Collection[str] | None, paths: Collection[str] | None
+) -> Iterator[tuple[dict[str, Any], dict[str, ColumnStatistics]]]:
+    """Yield the rows of a batch with the statistics of their columns, or those of some paths."""
+    table = pa.Table.from_batches([batch])
+    if paths is not None:
+        chosen = [path in paths for path in table.column("path").to_pylist()]
+        table = table.filter(pa.array(chosen, pa.bool_()))
+    indexed = _columns_by_row(table, columns)
+    for number, row in enumerate(table.drop_columns(["columns"]).to_pylist()):
+        yield row, indexed.get(number, {})
 
 
 def _with_columns(file: FileStatistics, columns: Collection[str]) -> FileStatistics:

@@ -244,7 +244,8 @@ def test_a_hint_that_was_left_behind_or_lost_is_mended(table, path):
     published(table)
     for hint in ("1", "7", "no number", ""):
         (path / HINT).write_text(hint)
-        assert IcebergMetadata(ReadOnlyStore(table.store), IcebergFormat()).published().paths
+        form = IcebergMetadata(ReadOnlyStore(table.store), IcebergFormat())
+        assert form.paths(form.published())
         published(table)
         assert (path / HINT).read_text() == "2"
     (path / HINT).unlink()
