@@ -48,7 +48,8 @@ core, executors of 2 GiB and 640 MiB of memory overhead. Hudi's inserts there ha
 processes of a cluster take is counted with the peer.
 
 [SESSIONS.md](SESSIONS.md) measures a point query on many small files, before and after clustering. [SHARES.md](SHARES.md)
-measures where the CPU time of the Python tasks goes.
+measures where the CPU time of the Python tasks goes. [LEARNED.md](LEARNED.md)
+counts the filters of public logs that `learn` understands.
 """
 
 

@@ -14,6 +14,7 @@ ANSWERS = (
     "ls",
     "explain",
     "rename",
+    "learn",
     "compile",
     "plan",
     "review-post",

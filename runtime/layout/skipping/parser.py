@@ -53,11 +53,13 @@ _MIRRORED = {
 _CLOSING = {"(": ")", "[": "]"}
 _OPERATORS_IN_WORDS = frozenset({"NOT", "IN", "IS", "LIKE", "BETWEEN"})
 _WITH_INNER_AND = frozenset({"CASE", "WHEN", "THEN", "ELSE", "END", "SELECT", "FROM", "WHERE", "WITH"})
-_NO_COLUMNS = (
+NO_COLUMNS = (
     _OPERATORS_IN_WORDS
     | _WITH_INNER_AND
     | {"AND", "OR", "NULL", "TRUE", "FALSE", "RLIKE", "EXISTS", "INTERVAL"}
 )
+"""Words that are no column without backticks."""
+
 _TIMESTAMP_KEYWORDS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
 _TIMESTAMP = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?)?", re.ASCII
@@ -255,7 +257,7 @@ class _Parser:
         names = []
         while True:
             token = self._next()
-            if (token.kind is TokenKind.WORD and word(token) not in _NO_COLUMNS) or (
+            if (token.kind is TokenKind.WORD and word(token) not in NO_COLUMNS) or (
                 token.kind is TokenKind.QUOTED and "." not in token.text
             ):
                 names.append(token.text)

@@ -1,0 +1,223 @@
+"""Log files, read line by line in bounded memory, whatever compresses them.
+
+Spark compresses event logs by zstd, lz4, snappy or lzf, and people by gzip. The first bytes of a file tell
+which it is. A file that is still written, or whose end is lost, is read up to there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+import pyarrow as pa
+
+from parquetry.confined_folder import open_regular
+from parquetry.errors import UsageError
+
+LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
+"""The longest line that is read. A plan of Spark takes a few megabytes at most."""
+
+_MOST_FILES: Final = 100_000
+_CHUNK_BYTES: Final = 1024 * 1024
+_LARGEST_BLOCK_BYTES: Final = 64 * 1024 * 1024
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_GZIP: Final = b"\x1f\x8b"
+_LZ4_FRAME: Final = b"\x04\x22\x4d\x18"
+_LZ4_BLOCK: Final = b"LZ4Block"
+_SNAPPY: Final = b"\x82SNAPPY\x00"
+_LZF: Final = b"ZV"
+_PART: Final = re.compile(r"events_(\d{1,9})_(.+?)(\.compact)?(?:\.[a-z0-9]+)?", re.ASCII)
+_ROLLED: Final = "eventlog_v2_"
+_IGNORED: Final = re.compile(r"\..*|_.*|appstatus_.*|.*\.crc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The files of one log, in their order: one, or the parts of a rolled log."""
+
+    name: str
+    files: tuple[Path, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class LineCounts:
+    """What could not be read: lines that are too long, and files that end in the middle of one."""
+
+    too_long: int = 0
+    broken_off: list[str] = field(default_factory=list)
+
+
+def logs_at(paths: Iterable[Path]) -> tuple[Log, ...]:
+    """Return the logs at these paths, each once: files, folders of a rolled log, and folders of both.
+
+    Links within folders are not followed.
+
+    Raises:
+        UsageError: If nothing is there, or if there are too many files.
+
+    """
+    found: dict[Path, Log] = {}
+    for path in paths:
+        if not path.exists():
+            raise UsageError(
+                "there is no log at {path}; give files or folders on this machine, and copy logs of a bucket "
+                "to it first",
+                path=str(path),
+            )
+        for log in _logs_below(path):
+            found.setdefault(log.files[0].resolve(), log)
+            if len(found) > _MOST_FILES:
+                raise UsageError(
+                    "{path} has more than {most} logs; give fewer", path=str(path), most=_MOST_FILES
+                )
+    if not found:
+        raise UsageError("the folders have no files; give the folder of spark.eventLog.dir")
+    return tuple(found.values())
+
+
+def _logs_below(path: Path) -> Iterator[Log]:
+    if not path.is_dir():
+        yield Log(name=str(path), files=(path,))
+        return
+    for folder, below, names in os.walk(path):
+        below.sort()
+        here = Path(folder)
+        if here.name.startswith(_ROLLED):
+            if parts := _parts(here, names):
+                yield Log(name=folder, files=parts)
+            continue
+        for name in sorted(names):
+            file = here / name
+            if _IGNORED.fullmatch(name) is None and not file.is_symlink():
+                yield Log(name=str(file), files=(file,))
+
+
+def _parts(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
+    """Return the parts of a rolled log from the newest compacted one on, which has those before it."""
+    found = [(part, folder / name) for name in names if (part := _PART.fullmatch(name)) is not None]
+    compacted = max((int(part[1]) for part, _ in found if part[3]), default=0)
+    kept = [
+        (int(part[1]), file)
+        for part, file in found
+        if int(part[1]) > compacted or (part[3] and int(part[1]) == compacted)
+    ]
+    return tuple(file for _, file in sorted(kept) if not file.is_symlink())
+
+
+def lines_of(log: Log, counts: LineCounts) -> Iterator[bytes]:
+    """Yield the lines of a log without their ends.
+
+    Raises:
+        UsageError: If a file is compressed in a way that cannot be read here.
+        OSError: If a file cannot be opened.
+
+    """
+    for file in log.files:
+        with os.fdopen(open_regular(file, follows=True), "rb") as stream:
+            yield from _lines(_chunks(stream, file, counts), counts)
+
+
+def _lines(chunks: Iterable[bytes], counts: LineCounts) -> Iterator[bytes]:
+    rest: list[bytes] = []
+    length = 0
+    for chunk in chunks:
+        *ended, begun = chunk.split(b"\n")
+        for part in ended:
+            if length + len(part) <= LONGEST_LINE_BYTES:
+                yield b"".join((*rest, part))
+            else:
+                counts.too_long += 1
+            rest, length = [], 0
+        length += len(begun)
+        # The rest of a line that is too long is dropped as it comes.
+        rest = [*rest, begun] if length <= LONGEST_LINE_BYTES else []
+    if length > LONGEST_LINE_BYTES:
+        counts.too_long += 1
+    elif length:
+        yield b"".join(rest)
+
+
+def _chunks(stream: IO[bytes], file: Path, counts: LineCounts) -> Iterator[bytes]:
+    """Yield the content of a file; if that ends too early, count the file."""
+    begin = stream.read(16)
+    stream.seek(0)
+    if begin.startswith(_LZF):
+        raise UsageError(
+            "{path} is compressed by lzf, which is not read; set spark.io.compression.codec or "
+            "spark.eventLog.compression.codec to zstd for new logs, and convert old ones with Spark",
+            path=str(file),
+        )
+    try:
+        if begin.startswith(_LZ4_BLOCK):
+            yield from _lz4_blocks(stream)
+        elif begin.startswith(_SNAPPY):
+            yield from _snappy_blocks(stream)
+        else:
+            yield from _inflated(stream, begin)
+    except (OSError, EOFError, ValueError, struct.error, pa.ArrowException):
+        counts.broken_off.append(str(file))
+
+
+def _inflated(stream: IO[bytes], begin: bytes) -> Iterator[bytes]:
+    codecs = {_ZSTD: "zstd", _GZIP: "gzip", _LZ4_FRAME: "lz4"}
+    codec = next((name for magic, name in codecs.items() if begin.startswith(magic)), None)
+    opened: IO[bytes] | pa.NativeFile = stream
+    if codec is not None:
+        opened = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), codec)
+    while chunk := opened.read(_CHUNK_BYTES):
+        yield bytes(chunk)
+
+
+def _lz4_blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the blocks of lz4-java's LZ4BlockOutputStream; one of no bytes ends a stream, and others follow.
+
+    A block has 8 bytes `LZ4Block`, a byte with the method, and in little-endian order the compressed length,
+    the length, and a checksum.
+    """
+    codec = pa.Codec("lz4_raw")
+    while head := stream.read(21):
+        magic, method, compressed, length, _ = struct.unpack("<8sBiiI", head)
+        content = (
+            _block(stream, compressed) if magic == _LZ4_BLOCK and 0 <= length <= _LARGEST_BLOCK_BYTES else b""
+        )
+        if len(content) != compressed:
+            raise EOFError
+        is_raw = method & 0xF0 == 0x10  # noqa: PLR2004 - lz4-java's COMPRESSION_METHOD_RAW
+        if length:
+            yield content if is_raw else codec.decompress(content, length, asbytes=True)
+
+
+def _snappy_blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the blocks of snappy-java's SnappyOutputStream: a header of 16 bytes, then lengths and blocks."""
+    codec = pa.Codec("snappy")
+    while size := stream.read(4):
+        if size == _SNAPPY[:4]:
+            # Streams may follow one another, each with a header.
+            stream.read(12)
+            continue
+        (compressed,) = struct.unpack(">i", size)
+        content = _block(stream, compressed)
+        if len(content) != compressed:
+            raise EOFError
+        yield codec.decompress(content, _snappy_length(content), asbytes=True)
+
+
+def _snappy_length(content: bytes) -> int:
+    """Return the length of the content of a block, which the block begins with as a varint."""
+    length = 0
+    for shift, byte in enumerate(content[:5]):
+        length |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:  # noqa: PLR2004 - the last byte of a varint
+            break
+    if length > _LARGEST_BLOCK_BYTES:
+        raise EOFError
+    return length
+
+
+def _block(stream: IO[bytes], length: int) -> bytes:
+    return stream.read(length) if 0 <= length <= _LARGEST_BLOCK_BYTES else b""

@@ -1,0 +1,518 @@
+"""The command `learn`: queries of tables from the logs of engines, as a change of the tables' files."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from parquetry.compiler.learning.conditions import columns_in, shape_of_text
+from parquetry.compiler.learning.log_files import LineCounts, lines_of, logs_at
+from parquetry.compiler.learning.spark_filters import (
+    Unread,
+    filters_of,
+    types_of_schema,
+)
+from parquetry.compiler.learning.spark_log import EventCounts, RecordedScan, scans_of
+from parquetry.compiler.learning.workload import (
+    Asked,
+    LeftOut,
+    Selectivity,
+    SpecColumns,
+    Workload,
+)
+from parquetry.compiler.security.masking import masked_sql
+from parquetry.compiler.spec_files.edit import with_document, with_values
+from parquetry.compiler.spec_words import flow
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.confined_folder import ConfinedFolder
+from parquetry.errors import ParquetryError, UsageError
+from parquetry.project import ResolvedTable
+from parquetry.project.diagnostics.model import one_of
+from parquetry.project.diagnostics.source import SourceText
+from parquetry.project.model.locations import LocationProblem, normalised
+from parquetry.project.yaml.document import Path as DocumentPath
+from parquetry.project.yaml.document import parse_text
+from parquetry.runtime.layout.skipping.files import column_types
+from parquetry.runtime.layout.skipping.parser import parse_condition
+from parquetry.runtime.spec.masking import personal_column_names, pii_columns
+from parquetry.text.printable import one_line
+
+_MOST_OTHERS: Final = 1_000
+_DAY_MS: Final = 86_400_000
+_HUDI: Final = ".hoodie"
+_PARTITION: Final = re.compile(r"/[^/=]+=[^/]*(?:/.*)?\Z")
+_WITH_PASSWORD: Final = re.compile(r"(?<=//)[^/@:]*:[^/@]*@")
+_LONGEST_PATH: Final = 1_000
+_LONGEST_NAME: Final = 60
+
+
+class QueryChange(StrEnum):
+    """The proposed change of a query: it is new, it has another weight, or it stays as it is."""
+
+    NEW = "new"
+    WEIGHT = "weight"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedQuery:
+    """A query of a table with what the logs say about it.
+
+    Attributes:
+        name: The name in the spec.
+        change: The proposed change.
+        where: The condition; the values of personal columns in a declared one are masked.
+        shape: The condition with `?` for values.
+        weight: The proposed weight: the share of the scans with a condition, in percent.
+        runs_per_day: The runs in a day; None if the logs are of less than a day.
+        runs: The number of scans.
+        read_bytes: The size of the files that they opened.
+        selectivity: The share of rows that passed; None if the logs do not have it.
+        masked: Personal columns that scans filtered by, too; these parts are not in the condition.
+
+    """
+
+    name: str
+    change: QueryChange
+    where: str
+    shape: str
+    weight: float
+    runs_per_day: float | None
+    runs: int
+    read_bytes: int
+    selectivity: Selectivity | None
+    masked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnproposedShape:
+    """A shape of conditions that is not proposed, with the reason; it is empty if there are too many."""
+
+    shape: str
+    reason: LeftOut
+    runs: int
+    read_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedTable:
+    """The queries of one table.
+
+    Attributes:
+        table: The name of the table.
+        file: The file that declares it.
+        scans: The scans of it.
+        read_bytes: The size of the files that they opened, as far as known.
+        unsized_scans: The scans of unknown size.
+        covered_bytes: The bytes of the scans that the queries describe.
+        unconditional_scans: The scans without a condition that is understood and selects rows.
+        unconditional_bytes: The bytes of these.
+        queries: The queries, those that read most first.
+        unproposed: The shapes that are not proposed.
+        not_seen: The declared queries that no scan asked.
+        diff: The lines of the change of the file as a unified diff; none if nothing changes.
+
+    """
+
+    table: str
+    file: str
+    scans: int
+    read_bytes: int
+    unsized_scans: int
+    covered_bytes: int
+    unconditional_scans: int
+    unconditional_bytes: int
+    queries: tuple[LearnedQuery, ...]
+    unproposed: tuple[UnproposedShape, ...]
+    not_seen: tuple[str, ...]
+    diff: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLocation:
+    """A location in the logs that no selected table of the project has."""
+
+    location: str
+    scans: int
+    read_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotUnderstood:
+    """The number of filters that are no conditions for one reason."""
+
+    reason: Unread
+    filters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """The result of learning from logs.
+
+    Attributes:
+        logs: The number of logs.
+        without_events: The logs that have no event, such as files of another kind.
+        broken_off: The files that end in the middle of their content.
+        events: The number of events.
+        events_not_understood: The lines and events that are not understood.
+        queries: The number of queries.
+        scans: The number of scans of files.
+        filters: The number of filters of these.
+        conditions: The filters that are conditions.
+        at_runtime: The filters by values that another part of the query found, such as dynamic pruning.
+        not_understood: The other filters by reason.
+        tables: The tables of the project that were scanned, those that read most first.
+        others: Other locations, those that read most first.
+        written: The files that were written.
+
+    """
+
+    logs: int
+    without_events: tuple[str, ...]
+    broken_off: tuple[str, ...]
+    events: int
+    events_not_understood: int
+    queries: int
+    scans: int
+    filters: int
+    conditions: int
+    at_runtime: int
+    not_understood: tuple[NotUnderstood, ...]
+    tables: tuple[LearnedTable, ...]
+    others: tuple[OtherLocation, ...]
+    written: tuple[str, ...] = ()
+
+
+def learn(
+    workspace: Workspace,
+    logs: Sequence[Path],
+    *,
+    places: Mapping[str, str],
+    most: int,
+    write: Callable[[], Workspace] | None = None,
+) -> Learned:
+    """Learn the queries of the selected tables from Spark's event logs.
+
+    Args:
+        workspace: The project.
+        logs: Files and folders.
+        places: Further locations of tables in the logs: the names of tables by location.
+        most: The most queries of a table that are proposed.
+        write: A function that loads the project again; if it is given, the files are changed.
+
+    Raises:
+        UsageError: If no log has an event, or a location names a table that is not in the project.
+        SpecError: If the changed project would have errors; then no file is changed.
+
+    """
+    for name in places.values():
+        if name not in {table.name for table in workspace.tables}:
+            raise UsageError(
+                "there is no selected table {table!r}; {hint}",
+                table=name,
+                hint=one_of("table", name, [table.name for table in workspace.tables]),
+            )
+    collected = _Collected(workspace.tables, places)
+    files, counts, without = LineCounts(), EventCounts(), list[str]()
+    found = logs_at(logs)
+    for log in found:
+        before = counts.events
+        for scan in scans_of(lines_of(log, files), counts, log=log.name):
+            collected.add(scan)
+        if counts.events == before:
+            without.append(log.name)
+    if not counts.events:
+        raise UsageError(
+            "{path} has no event of Spark; give files of spark.eventLog.dir, not logs of a driver",
+            path=", ".join(map(str, logs)),
+        )
+    root = workspace.project.root
+    changes = [
+        _Change(table, workload, most=most, days=collected.days, root=root)
+        for table, workload in collected.asked()
+    ]
+    learned = Learned(
+        logs=len(found),
+        without_events=tuple(without),
+        broken_off=tuple(files.broken_off),
+        events=counts.events,
+        events_not_understood=counts.not_understood + files.too_long,
+        queries=counts.queries,
+        scans=collected.scans,
+        filters=collected.filters,
+        conditions=collected.filters - collected.unread.total(),
+        at_runtime=collected.unread[Unread.RUNTIME],
+        not_understood=tuple(
+            NotUnderstood(reason=reason, filters=number)
+            for reason, number in sorted(collected.unread.items(), key=lambda item: (-item[1], item[0]))
+            if reason is not Unread.RUNTIME
+        ),
+        tables=tuple(change.result() for change in changes),
+        others=collected.other_tables(),
+    )
+    return learned if write is None else replace(learned, written=_write(root, changes, write))
+
+
+def _write(root: Path, changes: Iterable[_Change], reload: Callable[[], Workspace]) -> tuple[str, ...]:
+    """Write the changed files and return their names; if the project then has errors, restore all of them."""
+    folder = ConfinedFolder(root)
+    written: dict[str, bytes] = {}
+    try:
+        for change in changes:
+            if change.after != change.before:
+                written[change.path] = folder.read(change.path)
+                folder.write(change.path, change.after)
+        if written:
+            reload()
+    except (ParquetryError, OSError):
+        for path, content in written.items():
+            folder.write(path, content)
+        raise
+    return tuple(sorted(written))
+
+
+class _Collected:
+    """The scans of all logs by table."""
+
+    def __init__(self, tables: Sequence[ResolvedTable], places: Mapping[str, str]) -> None:
+        self.scans = 0
+        self.filters = 0
+        self.unread: Counter[Unread] = Counter()
+        self._tables = {table.name: table for table in tables}
+        self._places = {_place(table.location): table.name for table in tables}
+        self._places |= {_place(location): name for location, name in places.items()}
+        self._types = {
+            table.name: {name.lower(): kind for name, kind in column_types(table.spec.columns).items()}
+            for table in tables
+        }
+        self._workloads: dict[str, Workload] = {}
+        self._others: dict[str, tuple[int, int]] = {}
+        self._begin: int | None = None
+        self._end: int | None = None
+
+    def add(self, scan: RecordedScan) -> None:
+        """Add a scan; scans of Hudi's own files are left out."""
+        path = None if scan.location is None else _place(scan.location)
+        name = None if path is None else self._table_at(path)
+        if name is not None and path is not None and f"/{_HUDI}/" in f"{path}/":
+            return
+        self.scans += 1
+        types = {**self._types.get(name or "", {}), **types_of_schema(scan.read_schema)}
+        found = filters_of(scan.filters, types, scan.session)
+        self.filters += len(found)
+        self.unread.update(each for each in found if isinstance(each, Unread))
+        if scan.started_ms is not None:
+            self._begin = min(self._begin or scan.started_ms, scan.started_ms)
+            self._end = max(self._end or scan.started_ms, scan.started_ms)
+        if name is None:
+            self._add_other(path, scan)
+            return
+        rows, passed = scan.rows, scan.passed
+        share = passed / rows if rows and passed is not None and passed <= rows else None
+        self._workload(name).add(
+            Asked(
+                query=scan.query,
+                conditions=[each for each in found if not isinstance(each, Unread)],
+                read_bytes=scan.read_bytes,
+                passed=share,
+            )
+        )
+
+    @property
+    def days(self) -> float | None:
+        """The days between the first and the last query; None if that is less than a day."""
+        if self._begin is None or self._end is None or self._end - self._begin < _DAY_MS:
+            return None
+        return (self._end - self._begin) / _DAY_MS
+
+    def asked(self) -> Iterator[tuple[ResolvedTable, Workload]]:
+        """Yield the tables that were scanned, those that read most first."""
+        for name in sorted(self._workloads, key=lambda name: (-self._workloads[name].read_bytes, name)):
+            yield self._tables[name], self._workloads[name]
+
+    def other_tables(self) -> tuple[OtherLocation, ...]:
+        """Return the locations that no table has, those that read most first."""
+        found = sorted(self._others.items(), key=lambda item: (-item[1][1], -item[1][0], item[0]))
+        return tuple(
+            OtherLocation(location=location, scans=scans, read_bytes=read_bytes)
+            for location, (scans, read_bytes) in found
+        )
+
+    def _table_at(self, path: str) -> str | None:
+        while path not in self._places:
+            path, slash, _ = path.rpartition("/")
+            if not slash:
+                return None
+        return self._places[path]
+
+    def _workload(self, name: str) -> Workload:
+        if name not in self._workloads:
+            spec = self._tables[name].spec
+            self._workloads[name] = Workload(
+                SpecColumns(
+                    names={column.lower(): column for column in column_types(spec.columns)},
+                    personal=personal_column_names(spec, pii_columns(spec.columns)),
+                )
+            )
+        return self._workloads[name]
+
+    def _add_other(self, path: str | None, scan: RecordedScan) -> None:
+        # Values of partitions may be personal, and a path may have a password.
+        shown = "" if path is None else _WITH_PASSWORD.sub("", _PARTITION.sub("", path))
+        shown = one_line(shown[:_LONGEST_PATH])
+        if shown not in self._others and len(self._others) >= _MOST_OTHERS:
+            shown = ""
+        scans, read_bytes = self._others.get(shown, (0, 0))
+        self._others[shown] = (scans + 1, read_bytes + (scan.read_bytes or 0))
+
+
+def _place(location: str) -> str:
+    """Return one spelling of a location; of a storage that parquetry does not read, the location itself."""
+    try:
+        return normalised(location)
+    except LocationProblem:
+        return location.rstrip("/")
+
+
+class _Change:
+    """The proposed change of the file of a table."""
+
+    def __init__(
+        self, table: ResolvedTable, workload: Workload, *, most: int, days: float | None, root: Path
+    ) -> None:
+        self._table = table
+        self._workload = workload
+        self._days = days
+        # A link may lead to another file of the project.
+        self.path = str((root / table.file).resolve().relative_to(root.resolve()))
+        self.before = ConfinedFolder(root).read(self.path).decode("utf-8-sig")
+        shapes = workload.shapes
+        ranked = sorted(shapes, key=lambda shape: (-shapes[shape].read_bytes, -shapes[shape].runs, shape))
+        self._chosen, self._rare = ranked[:most], ranked[most:]
+        self._declared: dict[str, int] = {}
+        for number, query in enumerate(table.spec.extra.queries):
+            self._declared.setdefault(shape_of_text(query.where), number)
+        self.queries = tuple(self._queries())
+        self.after = self._edited(self.before)
+
+    def result(self) -> LearnedTable:
+        """Return the report."""
+        workload = self._workload
+        seen = {query.name for query in self.queries}
+        rare = {(shape, LeftOut.RARE): workload.shapes[shape] for shape in self._rare}
+        unproposed = sorted(
+            {**workload.left_out, **rare}.items(),
+            key=lambda item: (-item[1].read_bytes, -item[1].runs, item[0]),
+        )
+        return LearnedTable(
+            table=self._table.name,
+            file=self._table.file,
+            scans=workload.scans,
+            read_bytes=workload.read_bytes,
+            unsized_scans=workload.unsized_scans,
+            covered_bytes=sum(query.read_bytes for query in self.queries),
+            unconditional_scans=workload.unconditional_scans,
+            unconditional_bytes=workload.unconditional_bytes,
+            queries=self.queries,
+            unproposed=tuple(
+                UnproposedShape(shape=shape, reason=reason, runs=found.runs, read_bytes=found.read_bytes)
+                for (shape, reason), found in unproposed
+            ),
+            not_seen=tuple(query.name for query in self._table.spec.extra.queries if query.name not in seen),
+            diff=self._diff(),
+        )
+
+    def _queries(self) -> Iterator[LearnedQuery]:
+        declared = self._table.spec.extra.queries
+        taken = {query.name for query in declared}
+        total = sum(shape.runs for shape in self._workload.shapes.values())
+        personal = self._workload.columns.personal
+        for text in self._chosen:
+            shape = self._workload.shapes[text]
+            weight = _rounded(100 * shape.runs / total)
+            number = self._declared.get(text)
+            if number is None:
+                name = _free_name(_columns_of(shape.example), taken)
+                taken.add(name)
+                change, where = QueryChange.NEW, shape.example
+            else:
+                name, where = declared[number].name, masked_sql(declared[number].where, personal)
+                change = QueryChange.NONE if declared[number].weight == weight else QueryChange.WEIGHT
+            yield LearnedQuery(
+                name=name,
+                change=change,
+                where=where,
+                shape=text,
+                weight=weight,
+                runs_per_day=None if self._days is None else _rounded(shape.runs / self._days),
+                runs=shape.runs,
+                read_bytes=shape.read_bytes,
+                selectivity=shape.selectivity,
+                masked=tuple(sorted(shape.masked)),
+            )
+
+    def _edited(self, text: str) -> str:
+        file = self._table.file
+        root = parse_text(SourceText(path=file, text=text)).root
+        assert root is not None, "the file is valid"
+        entries = [dict(entry) for entry in root.value.get("queries", ())]
+        for query in self.queries:
+            if query.change is QueryChange.WEIGHT:
+                entries[self._declared[query.shape]]["weight"] = query.weight
+            elif query.change is QueryChange.NEW:
+                entries.append({"name": query.name, "where": query.where, "weight": query.weight})
+                if query.runs_per_day:
+                    entries[-1]["runs_per_day"] = query.runs_per_day
+        if not any(query.change is not QueryChange.NONE for query in self.queries):
+            return text
+        return with_document(text, {**root.value, "queries": entries}, file=file)
+
+    def _diff(self) -> tuple[str, ...]:
+        """Return the difference of the file without its context; personal values in it are masked."""
+        lines = difflib.unified_diff(
+            self._masked(self.before).splitlines(),
+            self._masked(self.after).splitlines(),
+            f"a/{self._table.file}",
+            f"b/{self._table.file}",
+            lineterm="",
+            n=0,
+        )
+        return tuple(lines)
+
+    def _masked(self, text: str) -> str:
+        personal = self._workload.columns.personal
+        masked: dict[DocumentPath, str] = {
+            ("queries", number, "where"): flow(shown)
+            for number, query in enumerate(self._table.spec.extra.queries)
+            if (shown := masked_sql(query.where, personal)) != query.where
+        }
+        return with_values(text, masked, file=self._table.file)
+
+
+def _columns_of(where: str) -> Sequence[str]:
+    """Return the columns of a condition, sorted, without dots."""
+    return sorted(columns_in(parse_condition(where)))
+
+
+def _free_name(columns: Sequence[str], taken: Iterable[str]) -> str:
+    """Return a name for a query on these columns that no other query has."""
+    words = [re.sub(r"[^a-z0-9_]+", "_", column) for column in columns]
+    stem = "by_" + "_and_".join(words)
+    stem = stem[:_LONGEST_NAME].rstrip("_")
+    known = {name.lower() for name in taken}
+    number = 1
+    while (name := stem if number == 1 else f"{stem}-{number}") in known:
+        number += 1
+    return name
+
+
+def _rounded(value: float) -> float:
+    """Return a value with three significant digits and at most six after the point; an int if it is one."""
+    found = round(float(f"{value:.3g}"), 6)
+    return int(found) if found.is_integer() else found

@@ -1,0 +1,147 @@
+"""Logs in files and folders: compressed, rolled, broken off, and too long lines."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import pyarrow as pa
+import pytest
+
+from parquetry.compiler.learning import log_files
+from parquetry.compiler.learning.log_files import LineCounts, lines_of, logs_at
+from parquetry.errors import UsageError
+
+LINES = [f'{{"Event":"e{number}","text":"{"x" * (number % 90)}"}}'.encode() for number in range(3000)]
+CONTENT = b"\n".join(LINES) + b"\n"
+
+
+def block(codec, content):
+    return pa.Codec(codec).compress(content, asbytes=True)
+
+
+def lz4_java(content, size=1 << 16):
+    """The blocks of lz4-java's LZ4BlockOutputStream; the last has no bytes."""
+    out = b""
+    parts = [content[at : at + size] for at in range(0, len(content), size)]
+    for number, part in enumerate(parts):
+        stored, method = (part, 0x10) if number == 1 else (block("lz4_raw", part), 0x20)
+        out += b"LZ4Block" + struct.pack("<BiiI", method | 6, len(stored), len(part), 0) + stored
+    return out + b"LZ4Block" + struct.pack("<BiiI", 0x16, 0, 0, 0)
+
+
+def snappy_java(content, size=1 << 15):
+    """A header of 16 bytes, then blocks with their lengths."""
+    out = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    for at in range(0, len(content), size):
+        stored = block("snappy", content[at : at + size])
+        out += struct.pack(">i", len(stored)) + stored
+    return out
+
+
+def zstd(content):
+    """Two frames, as Spark closes one at each flush."""
+    half = len(content) // 2
+    return b"".join(block("zstd", part) for part in (content[:half], content[half:]))
+
+
+FORMS = {
+    "plain": lambda content: content,
+    "zstd": zstd,
+    "gzip": gzip.compress,
+    "lz4 frame": lambda content: block("lz4", content),
+    "lz4": lz4_java,
+    "several lz4": lambda content: lz4_java(content[:1000]) + lz4_java(content[1000:]),
+    "snappy": snappy_java,
+    "several snappy": lambda content: snappy_java(content[:1000]) + snappy_java(content[1000:]),
+}
+
+
+def read(*paths):
+    counts = LineCounts()
+    return [line for log in logs_at(paths) for line in lines_of(log, counts)], counts
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_log_is_read_whatever_compresses_it(tmp_path, form):
+    (tmp_path / "app").write_bytes(FORMS[form](CONTENT))
+    lines, counts = read(tmp_path / "app")
+    assert lines == LINES
+    assert counts == LineCounts()
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "plain"])
+def test_a_log_without_its_end_is_read_up_to_there(tmp_path, form):
+    whole = FORMS[form](CONTENT)
+    (tmp_path / "app").write_bytes(whole[: len(whole) - 30])
+    lines, counts = read(tmp_path / "app")
+    # The last line may be there in part.
+    assert lines[:-1] == LINES[: max(len(lines) - 1, 0)]
+    assert counts.broken_off == [str(tmp_path / "app")]
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "plain"])
+def test_damage_is_reported(tmp_path, form):
+    whole = bytearray(FORMS[form](CONTENT))
+    for at in range(20, 60):
+        whole[at] ^= 0xFF
+    (tmp_path / "app").write_bytes(bytes(whole))
+    _, counts = read(tmp_path / "app")
+    assert counts.broken_off == [str(tmp_path / "app")]
+
+
+def test_a_huge_block_is_not_read(tmp_path):
+    head = b"LZ4Block" + struct.pack("<BiiI", 0x26, 10, 2**31 - 1, 0)
+    (tmp_path / "a").write_bytes(head + b"0123456789")
+    (tmp_path / "b").write_bytes(b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, 2**31 - 1) + b"0123456789")
+    (tmp_path / "c").write_bytes(snappy_java(b"")[:16] + struct.pack(">i", 6) + b"\xff\xff\xff\xff\x7f0")
+    lines, counts = read(tmp_path)
+    assert lines == []
+    assert len(counts.broken_off) == 3
+
+
+def test_lzf_is_refused_with_a_remedy(tmp_path):
+    (tmp_path / "app.lzf").write_bytes(b"ZV\x01" + CONTENT[:100])
+    with pytest.raises(UsageError, match="zstd"):
+        read(tmp_path / "app.lzf")
+
+
+def test_a_line_that_is_too_long_is_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_files, "LONGEST_LINE_BYTES", 50)
+    monkeypatch.setattr(log_files, "_CHUNK_BYTES", 7)
+    kept, long = b"k" * 50, b"l" * 51
+    (tmp_path / "app").write_bytes(b"\n".join((kept, long, b"", kept, long, long)))
+    lines, counts = read(tmp_path / "app")
+    assert lines == [kept, b"", kept]
+    assert counts.too_long == 3
+
+
+def test_a_rolled_log_is_one_log_in_the_order_of_its_parts(tmp_path):
+    folder = tmp_path / "eventlog_v2_app-1"
+    folder.mkdir()
+    for number in (1, 2, 10):
+        (folder / f"events_{number}_app-1.zstd").write_bytes(block("zstd", b"line %d\n" % number))
+    (folder / "appstatus_app-1.inprogress").write_bytes(b"")
+    (log,) = logs_at([tmp_path])
+    assert [*lines_of(log, LineCounts())] == [b"line 1", b"line 2", b"line 10"]
+    assert logs_at([folder]) == (log,)
+    (folder / "events_2_app-1.compact").write_bytes(b"compacted\n")
+    assert read(tmp_path)[0] == [b"compacted", b"line 10"]
+
+
+def test_each_log_is_read_once_and_links_are_not_followed(tmp_path):
+    (tmp_path / "logs" / "more").mkdir(parents=True)
+    (tmp_path / "outside").write_bytes(b"no\n")
+    (tmp_path / "logs" / "b").write_bytes(b"b\n")
+    (tmp_path / "logs" / "more" / "a.inprogress").write_bytes(b"a\n")
+    (tmp_path / "logs" / ".hidden.crc").write_bytes(b"x\n")
+    (tmp_path / "logs" / "link").symlink_to(tmp_path / "outside")
+    lines, _ = read(tmp_path / "logs", tmp_path / "logs" / "b")
+    assert lines == [b"b", b"a"]
+
+
+def test_no_log_is_an_error(tmp_path):
+    with pytest.raises(UsageError, match="no log"):
+        logs_at([tmp_path / "none"])
+    with pytest.raises(UsageError, match="no files"):
+        logs_at([tmp_path])
