@@ -61,7 +61,12 @@ class KeyUnavailableError(ParquetryError):
 
 
 class CatalogError(ParquetryError):
-    """A catalog refused a request or could not be reached. The table itself is not affected."""
+    """A catalog refused a request or could not be reached. The table itself is not affected.
+
+    ``is_outage`` is True if the catalog could not be asked at all, so that other requests would fail too.
+    """
+
+    is_outage: bool = False
 
 
 class ConflictError(ParquetryError):

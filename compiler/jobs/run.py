@@ -41,7 +41,7 @@ from parquetry.runtime.clustering.plan.due import is_clustering_due, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.clustering.plan.survey import last_clustering
 from parquetry.runtime.clustering.rewrite.strategies import check_strategies
-from parquetry.runtime.errors import InvalidDataError, PartialFailureError
+from parquetry.runtime.errors import CatalogError, InvalidDataError, PartialFailureError
 from parquetry.runtime.layout.clustering.run_budget import by_last_clustering
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.clustering import Trigger
@@ -399,9 +399,10 @@ def _run_tables(
             clock=clock,
         )
         result = replace(result, order=order)
+    outages: dict[str, ParquetryError] = {}
     for name, jobs in by_name.items():
         if all(outcome.name != _OPEN for outcome in ran[name]):
-            run(name, _synced(workspace, jobs.table, diagnose, applied=applied))
+            run(name, _synced(workspace, jobs.table, diagnose, applied=applied, outages=outages))
     if workspace.project.target.tests_after_run:
         tests = _tests(
             workspace, result.outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose
@@ -412,22 +413,33 @@ def _run_tables(
 
 
 def _synced(
-    workspace: Workspace, table: ResolvedTable, diagnose: Diagnose, *, applied: bool
+    workspace: Workspace,
+    table: ResolvedTable,
+    diagnose: Diagnose,
+    *,
+    applied: bool,
+    outages: dict[str, ParquetryError],
 ) -> tuple[JobOutcome, ...]:
     """Bring the entry of a table in its catalog to the newest state, and return the outcome.
 
     This catches up what former runs could not write. Without a catalog, the result is empty. What keeps the
-    entry from being written is a warning, because the commits of the run are complete without it.
+    entry from being written is a warning, because the commits of the run are complete without it. A catalog
+    that cannot be reached is added to ``outages``, and is not asked for later tables.
     """
-    if table.spec.extra.catalog is None:
+    catalog = table.spec.extra.catalog
+    if catalog is None:
         return ()
     started_at = time.monotonic()
 
     def body() -> JobResult:
         try:
+            if catalog in outages:
+                raise outages[catalog]
             handle = handle_of(_applied(workspace, table, trusts_record=applied))
             synced = sync_table(workspace, table, handle, restores=False)
         except ParquetryError as failure:
+            if isinstance(failure, CatalogError) and failure.is_outage:
+                outages[catalog] = failure
             return JobResult(table=table.name, job=SYNC, warnings=(failure.message,))
         warnings = () if synced is None else synced.warnings
         return JobResult(table=table.name, job=SYNC, synced=synced, warnings=warnings)

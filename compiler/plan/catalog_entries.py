@@ -24,6 +24,7 @@ from parquetry.runtime.catalog.sync import (
     entry_of_new_table,
     preview,
 )
+from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import TableHandle
@@ -61,10 +62,19 @@ class ReadEntry:
 
 
 def read_entry(
-    workspace: Workspace, table: ResolvedTable, observation: Observation | None
+    workspace: Workspace,
+    table: ResolvedTable,
+    observation: Observation | None,
+    outages: dict[str | None, CatalogError],
 ) -> ReadEntry | ParquetryError | None:
-    """Return the entry of a table, the error that prevented reading it, or None if the table names none."""
+    """Return the entry of a table, the error that prevented reading it, or None if the table names none.
+
+    A catalog that cannot be reached is added to ``outages``, and is not asked for later tables.
+    """
+    name = table.spec.extra.catalog
     try:
+        if name in outages:
+            return outages[name]
         catalog = workspace.catalog(table.spec)
         if catalog is None:
             return None
@@ -75,6 +85,10 @@ def read_entry(
             wanted = _entry_now(catalog, handle_of(observation), observation.spec)
         if stored is not None:
             check_same_table(catalog, stored, wanted)
+    except CatalogError as error:
+        if error.is_outage:
+            outages[name] = error
+        return error
     except ParquetryError as error:
         return error
     applied = observation.spec if observation is not None and observation.is_applied else None

@@ -18,6 +18,7 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.properties import META_COLUMNS_KEYS, differing_properties
 from parquetry.runtime.commit.damaged_files import damaged_files, remedy
 from parquetry.runtime.errors import (
+    CatalogError,
     CorruptTableError,
     ForeignTableError,
     KeyUnavailableError,
@@ -105,10 +106,13 @@ class TableDrift:
 
 def drift_of_workspace(workspace: Workspace) -> tuple[TableDrift, ...]:
     """Return the drift of every selected table. Tables are read in parallel, and nothing is written."""
-    return tuple(map_each(workspace.tables, lambda table: _drift_at(workspace, table)))
+    outages: dict[str | None, CatalogError] = {}
+    return tuple(map_each(workspace.tables, lambda table: _drift_at(workspace, table, outages)))
 
 
-def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
+def _drift_at(
+    workspace: Workspace, table: ResolvedTable, outages: dict[str | None, CatalogError]
+) -> TableDrift:
     """Return the drift of a table of the workspace."""
     return table_drift(
         workspace.store(table),
@@ -116,7 +120,7 @@ def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
         location=table.location_declared,
         owner=workspace.owner,
         declared=table.spec,
-        entry=partial(read_entry, workspace, table),
+        entry=partial(read_entry, workspace, table, outages=outages),
     )
 
 

@@ -80,7 +80,7 @@ from parquetry.message import Message, Text
 from parquetry.project import ResolvedTable
 from parquetry.runtime.catalog.sync import SyncPreview
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed
-from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.errors import CatalogError, CorruptTableError, UnsupportedTableError
 from parquetry.runtime.layout.clustering.run_budget import RunBudget, by_last_clustering
 from parquetry.runtime.services.deletions import Deletions
 from parquetry.runtime.spec.masking import cleared, pii_columns
@@ -304,18 +304,24 @@ def _with_entries(
         for name, entry in planned.items()
         if entry.table.spec.extra.catalog is not None and live.may_ask_catalog(name)
     ]
-    done = map_each(named, lambda entry: _with_entry(workspace, live, entry))
+    outages: dict[str | None, CatalogError] = {}
+    done = map_each(named, lambda entry: _with_entry(workspace, live, entry, outages))
     return {**planned, **{entry.table.name: entry for entry in done}}
 
 
-def _with_entry(workspace: Workspace, live: _LiveTables, planned: _PlannedTable) -> _PlannedTable:
+def _with_entry(
+    workspace: Workspace,
+    live: _LiveTables,
+    planned: _PlannedTable,
+    outages: dict[str | None, CatalogError],
+) -> _PlannedTable:
     """Return the plan of a table with that of its entry in the catalog.
 
     If the entry cannot be read, only a change of the spec shows whether it changes.
     """
     table, action = planned.table, planned.outcome
     observation = live.observation(table.name)
-    entry = read_entry(workspace, table, observation)
+    entry = read_entry(workspace, table, observation, outages)
     if isinstance(action, Blocked) or entry is None:
         return replace(planned, entry=entry if isinstance(entry, ReadEntry) else None)
     sync = preview_of(entry, table.spec, observation, action) if isinstance(entry, ReadEntry) else entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ _MOST_WRITTEN: Final = 100
 _MOST_READ: Final = 1000
 _MOST_DROPPED: Final = 25
 _ATTEMPTS: Final = 5
+_CONNECT_SECONDS: Final = 10
 _INDEX: Final = "parquetry"
 _FILTERING: Final = "partition_filtering.enabled"
 READ_ONLY_FIELDS: Final = frozenset(
@@ -69,11 +71,12 @@ class GlueCatalog:
                 "{place}: Glue needs the package botocore; run `pip install parquetry[s3]`", place=place
             ) from None
         retries = {"mode": "standard", "total_max_attempts": _ATTEMPTS}
+        limits = config.Config(retries=retries, connect_timeout=_CONNECT_SECONDS)
+        made = session.get_session()
+        made.register_component("data_loader", _descriptions())
         self._client = self._answered(
             "connect",
-            lambda: session.get_session().create_client(
-                "glue", region_name=region, endpoint_url=endpoint, config=config.Config(retries=retries)
-            ),
+            lambda: made.create_client("glue", region_name=region, endpoint_url=endpoint, config=limits),
         )
 
     @property
@@ -200,7 +203,9 @@ class GlueCatalog:
                 return None
             raise self._error(operation, code, str(found.get("Message", ""))) from error
         except self._errors.BotoCoreError as error:
-            raise self._error(operation, type(error).__name__, str(error)) from error
+            failure = self._error(operation, type(error).__name__, str(error))
+            failure.is_outage = not isinstance(error, self._errors.ParamValidationError)
+            raise failure from error
 
     def _error(self, operation: str, code: str, text: str) -> CatalogError:
         reason: Text = quoted_library_text(text, kind=code)
@@ -212,6 +217,12 @@ class GlueCatalog:
             code=code,
             reason=reason,
         )
+
+
+@cache
+def _descriptions() -> Any:
+    """Return botocore's reader of API descriptions, which takes six times as long as the rest of a client."""
+    return import_module("botocore.loaders").create_loader()
 
 
 def _entry(table: Mapping[str, Any]) -> CatalogTable:

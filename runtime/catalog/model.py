@@ -19,7 +19,8 @@ class Catalog(Protocol):
     """The entry of one table in a catalog.
 
     ``place`` names the entry in messages, such as ``lake: shop.orders``. Every method raises CatalogError if
-    the catalog rejects the request or cannot be reached, after retries with growing waits.
+    the catalog rejects the request or cannot be reached, after retries with growing waits. Its ``is_outage``
+    is then set if the catalog cannot be reached.
     """
 
     @property

@@ -80,19 +80,27 @@ def sync_tables(
     """
     from parquetry.cli.requests.workspaces import is_location, workspace_of
     from parquetry.compiler.workspace.catalogs import sync_table
+    from parquetry.runtime.errors import CatalogError
 
     if table is not None and is_location(table):
         raise UsageError("a catalog is known for tables of the project alone; give the name of the table")
     workspace = workspace_of(request)
     names = [one.name for one in workspace.tables if one.spec.extra.catalog] if table is None else [table]
+    outages: set[str | None] = set()
     synced: list[SyncResult] = []
     failure: ParquetryError | None = None
     for name in names:
+        catalog = workspace.table(name).spec.extra.catalog
+        if catalog in outages:
+            continue
         try:
             handle = open_in_force(request, name, applied=True)
             result = sync_table(workspace, workspace.table(name), handle, restores=True, drops=drops)
             synced += [] if result is None else [result]
         except ParquetryError as error:
+            if isinstance(error, CatalogError) and error.is_outage:
+                # Each table would take as long as the retries of the first one.
+                outages.add(catalog)
             failure = failure or error
     return tuple(synced), failure
 

@@ -297,6 +297,16 @@ def test_a_catalog_that_cannot_be_reached_stops_no_run(registered) -> None:
     assert registered.registered() == [("a",), ("b",), ("c",)]
 
 
+def test_a_catalog_that_cannot_be_reached_is_asked_once_in_a_run(registered) -> None:
+    registered.folder.write("tables/others.yml", EVENTS | {"name": "others"})
+    registered.apply()
+    unreachable(registered)
+    warnings = [one.warnings for one in registered.run().outcomes if one.name == "sync"]
+    assert len(warnings) == 2
+    assert all("Glue refused get_table" in warning.in_full() for (warning,) in warnings)
+    assert registered.glue.taken() == {"GetTable": 1}
+
+
 def test_an_apply_without_the_catalog_applies_the_spec_and_fails(registered) -> None:
     registered.declare(PRICE)
     unreachable(registered)
