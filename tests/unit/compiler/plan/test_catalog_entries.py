@@ -288,7 +288,9 @@ def test_a_catalog_that_cannot_be_reached_stops_no_run(registered) -> None:
     assert [code for code, *_ in registered.drift()] == ["DR500"]
     result = registered.run()
     assert result.exit_code == 0
-    assert "Glue refused get_table" in RunView().text(result, PLAIN)
+    text = RunView().text(result, PLAIN)
+    assert "events sync      not synchronised; warning: lake: " in text
+    assert "Glue refused get_table" in text
     validate(run_json(result), schema("run"))
     reachable(registered)
     result = registered.run()
