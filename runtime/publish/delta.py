@@ -87,7 +87,11 @@ _ACTIONS: Final = pa.schema(
     [
         ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
         ("add", _ADD),
-        ("remove", pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64())])),
+        (
+            "remove",
+            # No row has one, but Spark demands the fields that a removal cannot lack.
+            pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_())]),
+        ),
         (
             "metaData",
             pa.struct(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import deltalake
+import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import ForeignTableError, UnsupportedTableError
@@ -134,6 +135,24 @@ def test_checkpoints_have_the_whole_state(table, path):
     table.upsert({"b": (7, "y")})
     published(table)
     assert_read_rightly(path)
+
+
+def test_checkpoints_have_the_fields_that_spark_demands(table, path):
+    """Spark refuses a checkpoint that lacks one of them, although no row of it has the action."""
+    published(table, commits_per_checkpoint=1)
+    table.upsert({"a": (4, "x")})
+    published(table, commits_per_checkpoint=1)
+    checkpoints = sorted((path / LOG_FOLDER).glob("*.checkpoint.parquet"))
+    schema = pq.read_schema(checkpoints[-1])
+    demanded = {
+        "txn": {"appId", "version"},
+        "add": {"path", "partitionValues", "size", "modificationTime", "dataChange"},
+        "remove": {"path", "dataChange"},
+        "metaData": {"id", "format", "schemaString", "partitionColumns", "configuration"},
+        "protocol": {"minReaderVersion", "minWriterVersion"},
+    }
+    for action, names in demanded.items():
+        assert names <= {field.name for field in schema.field(action).type}, action
 
 
 def test_expired_states_leave_the_log_and_newer_ones_stay_readable(table, path):
