@@ -248,6 +248,14 @@ def spark_ended() -> ParquetryError | None:
     return ended_error() if has_ended(patience_seconds=1.0) else None
 
 
+def cancel_spark_jobs() -> None:
+    """Cancel the Spark jobs of all threads of this process, if it has a session."""
+    if "pyspark" in sys.modules:
+        from parquetry.runtime.spark.session.start import cancel_jobs  # noqa: PLC0415  # see start_spark
+
+        cancel_jobs()
+
+
 def _create(job: JobPlan, store: ObjectStore) -> JobResult:
     if read_identity(store) is not None:
         check_owned(store, job.owner)

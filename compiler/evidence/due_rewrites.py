@@ -42,6 +42,7 @@ def run_limits(target: Target, operations: Operations, *, at: float) -> RunLimit
         rewrite_bytes=target.services_bytes,
         seconds=seconds,
         is_open=is_open,
+        parallel=operations.parallel,
         cooldown_seconds=operations.cooldown_seconds,
         max_delay_seconds=operations.max_delay_seconds,
     )

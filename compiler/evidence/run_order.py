@@ -87,6 +87,7 @@ class RunLimits:
         spent_bytes: The bytes that it has rewritten.
         seconds: The time that is left, None without a limit.
         is_open: False if the window is closed.
+        parallel: The number of tables that are rewritten at the same time.
         cooldown_seconds: The time after a clustering in which a table is not clustered again.
         max_delay_seconds: The waiting time from which a table comes first, whatever its gain.
     """
@@ -95,6 +96,7 @@ class RunLimits:
     spent_bytes: int = 0
     seconds: float | None = None
     is_open: bool = True
+    parallel: int = 1
     cooldown_seconds: float = 0
     max_delay_seconds: float = float("inf")
 
@@ -149,14 +151,17 @@ def rank_rewrites(due: Sequence[DueRewrite], limits: RunLimits) -> tuple[RankedR
     known = [one.bytes_per_second for one in due if one.bytes_per_second]
     usual = median(known) if known else None
     budget = RunBudget(limit_bytes=limits.rewrite_bytes, spent_bytes=limits.spent_bytes)
-    seconds, ranked = limits.seconds, []
+    lanes, ranked = [limits.seconds] * limits.parallel, []
     for one in sorted(due, key=lambda one: _rank(one, limits)):
         rate, basis = _rate(one, usual)
+        # The next table starts where the tables before it end first.
+        seconds = None if limits.seconds is None else max(each for each in lanes if each is not None)
         taken, reason = _fitting(one, budget, limits, None if seconds is None else seconds * rate)
         taken_bytes = sum(size for size, _ in taken)
         budget = budget.left_after(taken_bytes)
         spent_seconds = taken_bytes / rate
-        seconds = None if seconds is None else max(seconds - spent_seconds, 0)
+        if seconds is not None:
+            lanes[lanes.index(seconds)] = max(seconds - spent_seconds, 0)
         ranked.append(
             RankedRewrite(
                 table=one.table,

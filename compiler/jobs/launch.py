@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from parquetry.compiler.jobs.run import Launch
@@ -50,10 +51,13 @@ def in_process(jobs: tuple[JobPlan, ...], *, log: Path, root: Path) -> Launch:
     environment = tuple(dict.fromkeys(name for job in jobs for name in job.variables))
     rules = reduce(LogRules.__or__, map(log_rules, jobs), NO_RULES)
 
+    turn = Lock()
+
     def session(job: JobPlan) -> Any:
         hide_pandas_warnings()
         job = replace(job, spark=replace(job.spark, environment=environment))
-        return start_spark(job, log=open_log(log, root=root), rules=rules)
+        with turn:
+            return start_spark(job, log=open_log(log, root=root), rules=rules)
 
     return lambda job: execute(job, session=session)
 

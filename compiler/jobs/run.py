@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from threading import Lock
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.evidence.due_rewrites import due_rewrite, run_limits
@@ -38,12 +41,12 @@ from parquetry.project import ResolvedTable
 from parquetry.project.model.operations import Operations
 from parquetry.project.model.resolved import Target
 from parquetry.runtime.clustering.plan.due import is_clustering_due, trigger_of
-from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
+from parquetry.runtime.clustering.plan.execution import ClusteringResult, PartlyClusteredError
 from parquetry.runtime.clustering.plan.survey import last_clustering
 from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.errors import CatalogError, InvalidDataError, PartialFailureError
 from parquetry.runtime.layout.clustering.run_budget import by_last_clustering
-from parquetry.runtime.main import JobResult
+from parquetry.runtime.main import JobResult, cancel_spark_jobs
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.codec import Brief, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, resolve_environment
@@ -203,6 +206,29 @@ class Observer(Protocol):
         ...
 
 
+class _InTurn:
+    """An observer that receives from one thread at a time."""
+
+    def __init__(self, observer: Observer) -> None:
+        """Pass everything on to ``observer``."""
+        self._observer, self._turn = observer, Lock()
+
+    def planned(self, jobs: tuple[JobPlan, ...]) -> None:
+        """Pass the jobs on."""
+        with self._turn:
+            self._observer.planned(jobs)
+
+    def started(self, job: JobPlan) -> None:
+        """Pass the job on."""
+        with self._turn:
+            self._observer.started(job)
+
+    def ended(self, outcome: JobOutcome) -> None:
+        """Pass the outcome on."""
+        with self._turn:
+            self._observer.ended(outcome)
+
+
 class _WithLineage:
     """An observer that also reports each job as events."""
 
@@ -357,6 +383,7 @@ def _run_tables(
         plan for jobs in planned for plan in (*jobs.first, *jobs.services) if isinstance(plan, JobPlan)
     )
     launch = _BudgetedLauncher(prepare(all_jobs))
+    observer, turn = _InTurn(observer), Lock()
     observer.planned(all_jobs)
     result = RunResult(
         run_id=run_id,
@@ -370,11 +397,13 @@ def _run_tables(
     def run(name: str, jobs: Sequence[JobPlan | JobOutcome]) -> None:
         nonlocal result
         done = tuple(_run_jobs(by_name[name].table, jobs, launch, observer, diagnose))
-        ran[name] += done
-        result = replace(result, outcomes=tuple(outcome for of_table in ran.values() for outcome in of_table))
-        if any(outcome.is_worth_saving for outcome in done):
-            # If the run is killed later, the results up to here are saved.
-            _save(root, result)
+        with turn:
+            ran[name] += done
+            outcomes = tuple(outcome for of_table in ran.values() for outcome in of_table)
+            result = replace(result, outcomes=outcomes)
+            if any(outcome.is_worth_saving for outcome in done):
+                # If the run is killed later, the results up to here are saved.
+                _save(root, result)
 
     for name, jobs in by_name.items():
         run(name, jobs.first)
@@ -504,22 +533,77 @@ def _run_by_operations(
         elif found is not None:
             due[name] = found
     begun: list[RankedRewrite] = []
-    while True:
-        seconds = None if at_start.seconds is None else max(starts + at_start.seconds - clock(), 0)
-        limits = replace(at_start, seconds=seconds, spent_bytes=launch.spent_bytes)
-        ranked = rank_rewrites(tuple(due.values()), limits)
-        chosen = next((one for one in ranked if one.taken_groups), None)
-        if chosen is None:
-            break
-        del due[chosen.table]
-        begun.append(chosen)
-        run(chosen.table, (_limited(clusterings[chosen.table], chosen, at_start, starts=starts),))
+    with _SideBySide(operations.parallel) as tables_at_once:
+        while True:
+            seconds = None if at_start.seconds is None else max(starts + at_start.seconds - clock(), 0)
+            spent_bytes = launch.spent_bytes + sum(one.taken_bytes for one in tables_at_once.running)
+            ranked = rank_rewrites(
+                tuple(due.values()), replace(at_start, seconds=seconds, spent_bytes=spent_bytes)
+            )
+            chosen = next((one for one in ranked if one.taken_groups), None)
+            if chosen is None and not tables_at_once.running:
+                break
+            if chosen is None or tables_at_once.is_full:
+                tables_at_once.wait()
+                continue
+            del due[chosen.table]
+            begun.append(chosen)
+            job = _limited(clusterings[chosen.table], chosen, at_start, starts=starts)
+            tables_at_once.start(chosen, partial(run, chosen.table, (job,)))
     return RunOrder(
         starts_ms=round(starts * 1000),
         rewrite_bytes=at_start.rewrite_bytes,
         seconds=at_start.seconds,
         tables=(*begun, *ranked),
     )
+
+
+class _SideBySide:
+    """The tables that are rewritten at the same time, each in a thread; a single one needs no thread.
+
+    If the block ends by an error or an interruption, the Spark jobs of the threads are cancelled.
+    """
+
+    def __init__(self, tables: int) -> None:
+        """Allow a number of tables at the same time."""
+        self._tables = tables
+        self._pool = ThreadPoolExecutor(tables, thread_name_prefix="table")
+        self._futures: dict[Future[None], RankedRewrite] = {}
+
+    @property
+    def running(self) -> tuple[RankedRewrite, ...]:
+        """The tables that have started, and that no wait has seen ending."""
+        return tuple(self._futures.values())
+
+    @property
+    def is_full(self) -> bool:
+        """True if no other table may start."""
+        return len(self._futures) >= self._tables
+
+    def start(self, table: RankedRewrite, body: Callable[[], None]) -> None:
+        """Start the work on a table; if only one is allowed, do it."""
+        if self._tables == 1:
+            body()
+        else:
+            self._futures[self._pool.submit(body)] = table
+
+    def wait(self) -> None:
+        """Wait until a table ends, and raise what its thread raised."""
+        ended, _ = wait(self._futures, return_when=FIRST_COMPLETED)
+        for future in ended:
+            del self._futures[future]
+            future.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            cancel_spark_jobs()
+        self._pool.shutdown(wait=True)
 
 
 def _measured_rewrite(
@@ -723,6 +807,7 @@ class _BudgetedLauncher:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
+        self._turn = Lock()
         self.spent_bytes = 0
 
     def __call__(self, job: JobPlan) -> JobResult:
@@ -733,11 +818,15 @@ class _BudgetedLauncher:
             spent_bytes = max(self.spent_bytes, job.spent_bytes or 0)
             result = self._launch(replace(job, spent_bytes=spent_bytes))
         except PartlyClusteredError as partly:
-            self.spent_bytes += partly.result.bytes_before
+            self._spend(partly.result)
             raise
         if result.clustering is not None:
-            self.spent_bytes += result.clustering.bytes_before
+            self._spend(result.clustering)
         return result
+
+    def _spend(self, clustering: ClusteringResult) -> None:
+        with self._turn:
+            self.spent_bytes += clustering.bytes_before
 
 
 def _jobs(

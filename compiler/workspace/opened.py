@@ -319,7 +319,7 @@ def job(
         storage=references(target.storage),
         spark=SparkSettings(
             master=None if target.spark.master is None else str(target.spark.master),
-            conf=references(target.spark.conf),
+            conf=_pools(target) | references(target.spark.conf),
             packages=target.spark.packages,
             environment=tuple(sorted(workspace.project.environment)),
         ),
@@ -328,6 +328,12 @@ def job(
         signing_keys=target.signing_keys,
         settings=recorded_settings(target.declared),
     )
+
+
+def _pools(target: Target) -> dict[str, Any]:
+    """Return the setting by which Spark shares its cores among tables that run at the same time."""
+    parallel = 1 if target.operations is None else target.operations.parallel
+    return {"spark.scheduler.mode": "FAIR"} if parallel > 1 else {}
 
 
 def _budget(target: Target, kind: JobKind) -> int | None:

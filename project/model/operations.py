@@ -102,13 +102,14 @@ def _offset_change(before: float, after: float, zone: ZoneInfo) -> float:
 class Operations:
     """The rules for the table services of a target. None means no limit.
 
-    ``rewrite_bytes`` and ``seconds`` are the budget of a run over all its tables. ``priorities`` are factors
-    of the gain, by tag.
+    ``rewrite_bytes`` and ``seconds`` are the budget of a run over all its tables. ``parallel`` is the number
+    of tables that are clustered at the same time. ``priorities`` are factors of the gain, by tag.
     """
 
     window: ServiceWindow | None = None
     rewrite_bytes: int | None = None
     seconds: float | None = None
+    parallel: int = 1
     cooldown_seconds: int = 0
     max_delay_seconds: int = MAX_DELAY_SECONDS
     priorities: Mapping[str, float] = field(default_factory=dict)
@@ -121,6 +122,7 @@ class Operations:
             window=ServiceWindow.parse(value["window"]) if "window" in value else None,
             rewrite_bytes=size_bytes(budget["rewrite"]) if "rewrite" in budget else None,
             seconds=float(budget["hours"]) * 3600 if "hours" in budget else None,
+            parallel=int(value.get("parallel", 1)),
             cooldown_seconds=duration_seconds(value["cooldown"]) if "cooldown" in value else 0,
             max_delay_seconds=duration_seconds(value["max_delay"])
             if "max_delay" in value

@@ -45,6 +45,7 @@ LIMITS = st.builds(
     spent_bytes=st.integers(0, 200),
     seconds=OPTIONAL_SECONDS,
     is_open=st.booleans(),
+    parallel=st.integers(1, 3),
     cooldown_seconds=st.floats(0, 20),
     max_delay_seconds=st.floats(5, 30),
 )
@@ -77,7 +78,8 @@ def test_bytes_and_time_are_exceeded_by_one_group_at_most(due, limits):
     if limits.seconds is not None:
         seconds = sum(one.seconds for one in taken)
         first = max((size / taken[0].bytes_per_second for size, _ in due_of(due, taken)), default=0)
-        assert seconds <= limits.seconds + 1e-6 + (0 if limits.spent_bytes else first)
+        assert all(one.seconds <= limits.seconds + 1e-6 for one in taken[1:])
+        assert seconds <= limits.parallel * limits.seconds + 1e-6 + (0 if limits.spent_bytes else first)
 
 
 def due_of(due, taken):
@@ -110,6 +112,7 @@ def test_the_order_does_not_depend_on_the_order_of_the_tables(due, limits):
 @settings(max_examples=examples(100))
 def test_a_run_that_ranks_again_after_each_table_takes_the_same(due, limits):
     """With the predicted throughput, a run takes what the plan said: it ranks the rest by what is left."""
+    limits = replace(limits, parallel=1)
     planned = [(one.table, one.taken_bytes) for one in rank_rewrites(due, limits) if one.taken_groups]
     usual = [one.bytes_per_second or rate_of(due, one, limits) for one in due]
     left = [replace(one, bytes_per_second=rate) for one, rate in zip(due, usual, strict=True)]

@@ -67,7 +67,7 @@ class JobProgress:
         """Create a progress that shows nothing before the first job starts."""
         self._output = output
         self._bar = _bar() if _wants_bar(output) else None
-        self._started = 0.0
+        self._started: dict[tuple[str, str], float] = {}
         self._has_failed = False
 
     def __enter__(self) -> Self:
@@ -92,7 +92,7 @@ class JobProgress:
 
     def started(self, job: JobPlan) -> None:
         """Show that the job starts."""
-        self._started = time.monotonic()
+        self._started[job.table, job.name] = time.monotonic()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], description=one_line(f"{job.table} {job.name}"))
         else:
@@ -100,7 +100,7 @@ class JobProgress:
 
     def ended(self, outcome: JobOutcome) -> None:
         """Show that the job ended, and whether it failed."""
-        seconds = _since(self._started)
+        seconds = _since(self._started.pop((outcome.table, outcome.name), time.monotonic()))
         self._has_failed |= outcome.error is not None
         if self._bar is not None:
             self._bar.advance(self._bar.task_ids[0])

@@ -107,10 +107,11 @@ def start_session(
     if has_ended():
         raise ended_error()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    running = SparkSession.getActiveSession()
+    running = SparkSession.getActiveSession() or _session_of_other_thread()
     if running is not None:
         _apply_log_rules(running, rules, submitted=submitted)
         _send_variables(running, settings.environment)
+        _use_own_pool(running, settings, name)
         return running
     if "SPARK_REMOTE" in os.environ:
         return _connected(settings)
@@ -138,7 +139,29 @@ def start_session(
     session.sparkContext.setLogLevel(options.get("spark.log.level", "ERROR"))
     _apply_log_rules(session, rules, submitted=submitted)
     _send_variables(session, settings.environment)
+    _use_own_pool(session, settings, name)
     return session
+
+
+def _session_of_other_thread() -> SparkSession | None:
+    """Return the session that another thread of this process started, as it is active only there."""
+    context = SparkContext._active_spark_context  # noqa: SLF001 - nothing public tells
+    session: SparkSession | None = getattr(SparkSession, "_instantiatedSession", None)
+    return session if context is not None and context._jsc is not None else None  # noqa: SLF001 - see above
+
+
+def _use_own_pool(session: SparkSession, settings: SparkSettings, name: str) -> None:
+    """Put the jobs of this thread into a pool of their own if the scheduler shares cores among pools."""
+    if settings.conf.get("spark.scheduler.mode") == "FAIR" and not is_connect(session):
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+
+
+def cancel_jobs() -> None:
+    """Cancel the jobs of all threads in the session of this process, so that their threads end."""
+    context = SparkContext._active_spark_context  # noqa: SLF001 - nothing public tells
+    if context is not None:
+        with suppress(Exception):  # the JVM may have ended
+            context.cancelAllJobs()
 
 
 def _connected(settings: SparkSettings) -> SparkSession:

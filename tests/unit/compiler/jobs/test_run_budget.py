@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from threading import Barrier, Event, Lock
 from types import SimpleNamespace
 
 import pytest
@@ -381,3 +382,53 @@ def test_a_table_that_fails_does_not_stop_the_others(folder):
         ("first", "cluster"),
         ("second", "services"),
     ]
+
+
+def test_tables_run_side_by_side_and_share_the_budget(folder):
+    sizes = {name: size(folder, name) for name in TABLES}
+    with_operations(folder, parallel=2, budget={"rewrite": f"{2 * max(sizes.values()) + 100}B"})
+    together, running, most, turn = Barrier(2, timeout=60), set(), [], Lock()
+
+    def meeting(job):
+        if job.name != "cluster":
+            return launch(job)
+        assert job.spark.conf["spark.scheduler.mode"] == "FAIR"
+        with turn:
+            running.add(job.table)
+        together.wait()
+        with turn:
+            most.append(len(running))
+        together.wait()
+        try:
+            return launch(job)
+        finally:
+            with turn:
+                running.discard(job.table)
+
+    rewrote, result, jobs = run(folder, launch=meeting)
+    assert sorted(rewrote) == ["first", "second"]
+    assert max(most) == 2
+    assert sum(rewrote.values()) == sizes["first"] + sizes["second"]
+    assert [one.reason for one in result.order.tables] == [None, None, DeferralReason.BUDGET]
+    assert len([name for _, name in jobs if name == "cluster"]) == 2
+    for name in TABLES:
+        assert len(rows_of(folder.root / "warehouse" / name)) == 16
+
+
+def test_an_interruption_waits_for_no_table(folder):
+    with_operations(folder, parallel=2)
+    begun, ended = Event(), []
+
+    def slow(job):
+        if job.table == "second" and job.name == "cluster":
+            begun.wait(60)
+            ended.append(job.table)
+        elif job.name == "cluster":
+            begun.set()
+            raise KeyboardInterrupt
+        return launch(job)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, launch=slow)
+    assert ended in ([], ["second"])
+    assert run(folder, run_id="r2")[1].failure is None
