@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from parquetry.runtime.errors import StorageError
+from parquetry.runtime.spark_environment import key_variables
 from parquetry.text.secret_names import MASK, SECRET_PREFIX, is_secret_name
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -28,6 +30,22 @@ _NAMED_SECRETS: Final[set[str]] = set()
 def treat_as_secret(names: Iterable[str]) -> None:
     """Treat the values of these variables as secrets from now on, because credentials were read from them."""
     _NAMED_SECRETS.update(names)
+
+
+def option_value(value: str) -> str:
+    """Return the value of an option; one of the form ``env:NAME`` is that of the variable, a secret.
+
+    Raises:
+        StorageError: If the variable is not set.
+    """
+    names = key_variables([value])
+    if not names:
+        return value
+    treat_as_secret(names)
+    found = os.environ.get(names[0])
+    if found is None:
+        raise StorageError("the environment variable {variable} is not set", variable=names[0])
+    return found
 
 
 def without_secrets(

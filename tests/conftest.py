@@ -15,6 +15,7 @@ from tests.support.allocations import counted_allocations
 from tests.support.effort import examples
 from tests.support.fast_java import fast_java
 from tests.support.gcs_server import gcs_server
+from tests.support.hive_metastore import real_metastore
 from tests.support.no_fsync import skip_fsync
 from tests.support.plain_values import judge_messages
 from tests.support.s3_server import s3_server
@@ -61,6 +62,13 @@ def s3_options(_s3_counter):
 def gcs_options():
     with gcs_server() as options:
         yield options
+
+
+@pytest.fixture(scope="session")
+def hive_metastore(tmp_path_factory):
+    """The address of a real Hive Metastore."""
+    with real_metastore(tmp_path_factory.mktemp("hive-metastore")) as uri:
+        yield uri
 
 
 @pytest.fixture

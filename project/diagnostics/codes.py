@@ -354,8 +354,9 @@ _ALL = (
     _code(
         "PQ314",
         "Option of another type of catalog",
-        "A catalog has an option that its type does not have, or lacks one that its type needs.",
-        "Correct the type, remove the option, or add it.",
+        "A catalog has an option that its type does not have, or lacks one that its type needs, or the "
+        "address of a Hive Metastore has another form.",
+        "Correct the type or the address, remove the option, or add it.",
     ),
     _code(
         "PQ315",

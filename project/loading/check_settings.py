@@ -332,9 +332,9 @@ def _check_catalog(resolution: Resolution) -> None:
     elif catalogs is not None and extra.catalog not in catalogs:
         hint = did_you_mean(extra.catalog, catalogs) or "declare it under catalogs of the target"
         resolution.report("PQ313", f"there is no catalog '{extra.catalog}' at this target", "catalog", hint)
-    elif catalogs is not None and catalogs[extra.catalog].get("type") not in (None, CatalogType.GLUE):
-        summary = f"tables are not registered in catalog '{extra.catalog}', which is not of type glue"
-        resolution.report("PQ313", summary, "catalog", "name a catalog of type glue")
+    elif catalogs is not None and catalogs[extra.catalog].get("type") not in (None, *_TWO_NAMES):
+        summary = f"tables are not registered in catalog '{extra.catalog}', which is of another type"
+        resolution.report("PQ313", summary, "catalog", f"name a catalog of type {' or '.join(_TWO_NAMES)}")
 
 
 def _in_table(resolution: Resolution, path: str) -> bool:

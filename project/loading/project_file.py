@@ -47,6 +47,7 @@ from parquetry.project.validation.units import duration_seconds
 from parquetry.project.yaml.document import Document, Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.scalar import NotUsable, scalar
+from parquetry.text.metastore_addresses import METASTORE_FORM, metastore_addresses
 from parquetry.text.secret_names import is_secret_name
 
 CATALOG_OPTIONS = {
@@ -472,6 +473,14 @@ def _check_catalogs(file: SpecFile, report: Callable[..., None]) -> None:
                     file.node.key_span(at),
                     f"add {option}",
                 )
+            uri = options.get("uri")
+            if kind == "hive" and isinstance(uri, str) and not _is_metastore(uri):
+                report(
+                    "PQ314",
+                    "uri is not the address of a Hive Metastore",
+                    file.node.at((*at, "uri")).span,
+                    f"write {METASTORE_FORM}",
+                )
             for option, value in options.items():
                 if _is_secret(option, value):
                     summary = f"{option} (not shown) contains a secret"
@@ -512,6 +521,12 @@ def _seconds_of(value: Any) -> int | None:
     with suppress(ValueError):
         return duration_seconds(value) if isinstance(value, str) else None
     return None
+
+
+def _is_metastore(uri: str) -> bool:
+    """Return whether a text names Hive Metastores; a template and a password are judged elsewhere."""
+    is_other = _VARIABLE.fullmatch(uri) or _PASSWORD.search(uri) or is_template(uri)
+    return bool(is_other or metastore_addresses(uri))
 
 
 def _is_secret(option: str, value: Any) -> bool:

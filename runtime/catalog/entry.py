@@ -32,6 +32,8 @@ _INPUT_FORMATS: Final = "org.apache.hudi."
 _PART_LENGTH: Final = 4000
 _ORDERS: Final = ("columns", "partition_keys")
 _SCHEMA_PATH: Final = "parameters.spark.sql.sources.schema"
+_MOST_COMMENT_BYTES: Final = 255
+"""The longest comment that Glue takes. Databases of Hive Metastores take 256 characters or more."""
 # Avro has no type of 8 or 16 bits, so both are int in the schema of a table.
 _SPARK_NAMES: Final = {"tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "long"}
 _HIVE_NAMES: Final = {"tinyint": "int", "smallint": "int", "timestamp_ntz": "timestamp"}
@@ -121,6 +123,11 @@ def catalog_table(columns: Sequence[Column], partition_by: Sequence[str], locati
         parameters={"EXTERNAL": "TRUE", **spark_parameters([*data, *keys], partition_by)},
         serde_parameters={"hoodie.query.as.ro.table": "false", "path": location, "serialization.format": "1"},
     )
+    return with_definition(entry)
+
+
+def with_definition(entry: CatalogTable) -> CatalogTable:
+    """Return the entry as one whose definition parquetry wrote last."""
     return replace(entry, parameters={**entry.parameters, DEFINITION: definition_digest(entry)})
 
 
@@ -236,7 +243,8 @@ def _plain_location(location: str) -> str:
 def spark_parameters(columns: Sequence[Column], partition_by: Sequence[str]) -> dict[str, str]:
     """Return the table parameters from which Spark knows the provider and the schema of a table."""
     fields = [
-        _spark_field(column.name, parse_type(column.type), nullable=column.nullable) for column in columns
+        _spark_field(column.name, parse_type(column.type), nullable=column.nullable, comment=_comment(column))
+        for column in columns
     ]
     text = json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False, separators=(",", ":"))
     parts = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
@@ -270,13 +278,20 @@ def hive_type(column_type: ColumnType) -> str:
 
 
 def _catalog_column(column: Column) -> CatalogColumn:
-    return CatalogColumn(
-        name=column.name, type=hive_type(parse_type(column.type)), comment=column.description
-    )
+    return CatalogColumn(name=column.name, type=hive_type(parse_type(column.type)), comment=_comment(column))
 
 
-def _spark_field(name: str, column_type: ColumnType, *, nullable: bool) -> dict[str, Any]:
-    return {"name": name, "type": _spark_type(column_type), "nullable": nullable, "metadata": {}}
+def _comment(column: Column) -> str | None:
+    """Return the description of a column, cut to the length that catalogs take."""
+    text = column.description
+    return text and text.encode()[:_MOST_COMMENT_BYTES].decode(errors="ignore")
+
+
+def _spark_field(
+    name: str, column_type: ColumnType, *, nullable: bool, comment: str | None = None
+) -> dict[str, Any]:
+    metadata = {"comment": comment} if comment else {}
+    return {"name": name, "type": _spark_type(column_type), "nullable": nullable, "metadata": metadata}
 
 
 def _spark_type(column_type: ColumnType) -> str | dict[str, Any]:

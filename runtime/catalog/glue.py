@@ -261,7 +261,7 @@ def _partition_input(entry: CatalogTable, partition: CatalogPartition) -> dict[s
     storage = _storage_input(entry, partition.location, partition.columns)
     serde = {
         "SerializationLibrary": entry.serde,
-        "Parameters": {**entry.serde_parameters, "path": partition.location},
+        "Parameters": dict(entry.serde_parameters),
     }
     return {
         "Values": list(partition.values),

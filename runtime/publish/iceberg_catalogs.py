@@ -10,7 +10,6 @@ This module needs pyiceberg. Only ``runtime.publish.iceberg`` imports it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,15 +42,16 @@ from pyiceberg.table.update import (
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, Text, Value, command
 from parquetry.runtime.errors import CorruptTableError, ForeignTableError, NotFoundError, StorageError
+from parquetry.runtime.metastore_transport import metastore_transport
 from parquetry.runtime.publish.iceberg_io import STORE_KEY, StoreIO
 from parquetry.runtime.publish.model import METADATA_FOLDER
 from parquetry.runtime.quoting import quoted_library_text
-from parquetry.runtime.redaction import treat_as_secret
-from parquetry.runtime.spark_environment import key_variables
+from parquetry.runtime.redaction import option_value
 from parquetry.runtime.spec.table_spec import CatalogType, TargetCatalog
 from parquetry.runtime.storage.dry_run import DryRunStore
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.regular_file import MOST_BYTES
+from parquetry.text.metastore_addresses import METASTORE_FORM, metastore_addresses
 
 HINT: Final = f"{METADATA_FOLDER}/version-hint.text"
 OLD_VERSIONS: Final = 100
@@ -337,9 +337,19 @@ def _client(declared: TargetCatalog, store: ObjectStore) -> PyIcebergCatalog:
             session.request = partial(session.request, timeout=_TIMEOUT_SECONDS)
             return session
 
+        @staticmethod
+        def _create_hive_client(properties: Mapping[str, str]) -> Any:
+            """Return the client of a Hive Metastore, whose requests end."""
+            return _metastore_client(properties["uri"])
+
+        @staticmethod
+        def _get_hive_table(open_client: Any, database_name: str, table_name: str) -> Any:
+            """Return the metastore's object of a table, by a request that Hive 4 has too."""
+            return _metastore_table(open_client, database_name, table_name)
+
     names = _OPTIONS[declared.type]
     options: dict[str, Any] = {
-        names[name]: _resolved(value) for name, value in declared.options.items() if name in names
+        names[name]: option_value(value) for name, value in declared.options.items() if name in names
     }
     if declared.type is CatalogType.SQL:
         options["init_catalog_tables"] = "false"  # what only reads makes none
@@ -349,24 +359,54 @@ def _client(declared: TargetCatalog, store: ObjectStore) -> PyIcebergCatalog:
     return client
 
 
+def _metastore_client(uri: str) -> Any:
+    """Return pyiceberg's client of the Hive Metastores at one or several addresses, tried in that order."""
+    addresses = metastore_addresses(uri)
+    if not addresses:
+        raise StorageError(
+            "{found} is not the address of a Hive Metastore; write {form}",
+            found=Value.uri(uri),
+            form=METASTORE_FORM,
+        )
+    *others, last = addresses
+    kind: Any = import_module("pyiceberg.catalog.hive")._HiveClient  # noqa: SLF001 - it has no time limit
+    lost = import_module("thrift.transport.TTransport").TTransportException
+
+    class TimedClient(kind):  # type: ignore[misc]  # loaded late, as it needs thrift
+        """A client with a time limit for each step of a request."""
+
+        def _init_thrift_transport(self) -> Any:
+            return metastore_transport(*addresses[0])
+
+        def __enter__(self) -> Any:
+            for address in others:
+                self._transport = metastore_transport(*address)
+                try:
+                    self._transport.open()
+                except lost:
+                    continue
+                return self._client()
+            self._transport = metastore_transport(*last)
+            self._transport.open()
+            return self._client()
+
+    return TimedClient(uri)
+
+
+def _metastore_table(client: Any, database: str, table: str) -> Any:
+    types = import_module("hive_metastore.ttypes")
+    try:
+        return client.get_table_req(types.GetTableRequest(dbName=database, tblName=table)).table
+    except types.NoSuchObjectException as error:
+        raise NoSuchTableError(table) from error
+
+
 def _has_tables(catalog: Any) -> bool:
     """Return whether the database of a SQL catalog has the tables of such catalogs."""
     from pyiceberg.catalog.sql import IcebergTables  # noqa: PLC0415 - needs the database's library
     from sqlalchemy import inspect  # noqa: PLC0415
 
     return bool(inspect(catalog.engine).has_table(IcebergTables.__tablename__))
-
-
-def _resolved(value: str) -> str:
-    """Return the value of an option; one of the form ``env:NAME`` is that of the variable."""
-    names = key_variables([value])
-    if not names:
-        return value
-    treat_as_secret(names)
-    found = os.environ.get(names[0])
-    if found is None:
-        raise StorageError("the environment variable {variable} is not set", variable=names[0])
-    return found
 
 
 def _updated(before: NewestMetadata | None, updates: tuple[TableUpdate, ...]) -> TableMetadata:

@@ -1,4 +1,4 @@
-"""Tables in a catalog (Glue, as moto has it), by the commands of the script."""
+"""Tables in a catalog (Glue, as moto has it, and a metastore in memory), by the commands of the script."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from parquetry.runtime.storage.open import open_store
 from tests.support.command_script import parquetry
 from tests.support.glue import CREDENTIALS, CountedGlue, credentials
+from tests.support.hive_metastore import CountedHive, memory_metastore
 from tests.support.project_folder import EVENTS, PROJECT, ProjectFolder, with_leave
 from tests.support.small_table import SmallTable
 
@@ -55,6 +56,26 @@ def test_sync_registers_and_follows(shop) -> None:
     document = json.loads(run("sync", "--format", "json"))
     assert document["tables"][0]["place"] == glue.place
     assert [part.values for part in glue.every_partition()] == [("a",), ("b",)]
+
+
+def test_sync_registers_in_a_metastore(tmp_path) -> None:
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables" / "orders.yml").unlink()
+    folder.write("tables/events.yml", EVENTS)
+    with memory_metastore() as uri:
+        catalogs = {"lake": {"type": "hive", "uri": uri}}
+        target = PROJECT["targets"]["dev"] | {"catalogs": catalogs, "catalog": "lake", "database": "shop"}
+        folder.project(targets={"dev": target})
+        refused = parquetry("sync", "-p", folder.root)
+        assert refused.returncode == 1
+        assert "catalogs.lake.uri" in refused.stderr
+        folder.project(targets={"dev": with_leave(target)})
+        assert parquetry("apply", "--auto-approve", "-p", folder.root).returncode == 0
+        write(folder, "a", "b")
+        done = parquetry("sync", "-p", folder.root)
+        assert "2 partitions added" in done.stdout, done.stderr
+        found = CountedHive(uri, database="shop", table="events").every_partition()
+        assert [part.values for part in found] == [("a",), ("b",)]
 
 
 def test_an_endpoint_needs_leave(shop) -> None:

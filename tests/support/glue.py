@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from parquetry.runtime.catalog.glue import GlueCatalog
+from parquetry.runtime.catalog.glue import READ_ONLY_FIELDS, GlueCatalog
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
@@ -23,6 +23,16 @@ def credentials() -> Iterator[None]:
 class CountedGlue(GlueCatalog):
     """A catalog with ``calls``: the operations that Glue was asked for, each attempt once."""
 
+    COSTS: Mapping[str, tuple[str, ...]] = {
+        "table": ("GetTable",),
+        "create": ("GetDatabase", "CreateDatabase", "CreateTable"),
+        "replace": ("UpdateTable",),
+        "partitions": ("BatchGetPartition",),
+        "every_partition": ("GetPartitions",),
+        "add": ("BatchCreatePartition",),
+        "update": ("BatchUpdatePartition",),
+    }
+
     def __init__(self, endpoint: str, *, database: str, table: str = "t", **options: Any) -> None:
         super().__init__(
             f"lake: {database}.{table}",
@@ -35,15 +45,47 @@ class CountedGlue(GlueCatalog):
         self.calls: Counter[str] = Counter()
         self._client.meta.events.register("before-call.glue", self._count)
 
+    def _count(self, model: Any, **_: Any) -> None:
+        self.calls[model.name] += 1
+
+    def taken(self) -> Counter[str]:
+        """The operations since the last call of this function."""
+        taken, self.calls = self.calls, Counter()
+        return taken
+
     @property
     def client(self) -> Any:
         """The client, with which a test acts as another program."""
         return self._client
 
-    def _count(self, model: Any, **_: Any) -> None:
-        self.calls[model.name] += 1
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The entry with all that the catalog keeps in it."""
+        return self._client.get_table(DatabaseName=self._names["DatabaseName"], Name="t")["Table"]
 
-    def taken(self) -> Mapping[str, int]:
-        """The operations since the last call of this function."""
-        taken, self.calls = dict(self.calls), Counter()
-        return taken
+    @property
+    def owner(self) -> str:
+        """The owner of the entry."""
+        return self.raw["Owner"]
+
+    @property
+    def table_type(self) -> str:
+        """The type of the entry."""
+        return self.raw["TableType"]
+
+    def change(
+        self,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        types: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        input_format: str | None = None,
+    ) -> None:
+        """Change the entry as another program does."""
+        entry = {key: value for key, value in self.raw.items() if key not in READ_ONLY_FIELDS}
+        entry["Parameters"] |= parameters or {}
+        for column in entry["StorageDescriptor"]["Columns"]:
+            column["Type"] = (types or {}).get(column["Name"], column["Type"])
+        entry |= {"Owner": owner} if owner else {}
+        entry["StorageDescriptor"] |= {"InputFormat": input_format} if input_format else {}
+        self._client.update_table(DatabaseName=self._names["DatabaseName"], TableInput=entry)

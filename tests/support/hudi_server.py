@@ -65,6 +65,15 @@ class Server:
                 self.spark.conf.unset(key) if old is None else self.spark.conf.set(key, old)
         return found
 
+    def hive_sync(self, options: dict[str, str]) -> None:
+        hudi = self.spark._jvm.org.apache.hudi
+        properties = hudi.common.config.TypedProperties()
+        for key, value in options.items():
+            properties.setProperty(key, value)
+        tool = hudi.hive.HiveSyncTool(properties, self.spark.sparkContext._jsc.hadoopConfiguration())
+        tool.syncHoodieTable()
+        tool.close()
+
     def hadoop(self, key: str, value: str | None) -> None:
         conf = self.spark.sparkContext._jsc.hadoopConfiguration()
         conf.unset(key) if value is None else conf.set(key, value)

@@ -237,6 +237,10 @@ class HudiSpark:
             self._names[path] = name
         return self._names[path]
 
+    def hive_sync(self, options: Mapping[str, str]) -> None:
+        """Register a table in a Hive Metastore by Hudi's own HiveSyncTool."""
+        self._ask("hive_sync", options=dict(options))
+
     def hadoop(self, key: str, value: str | None) -> None:
         """Set or unset a Hadoop setting of the running session."""
         self._ask("hadoop", key=key, value=value)

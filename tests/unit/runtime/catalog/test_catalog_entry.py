@@ -52,6 +52,8 @@ HUDI_SCHEMA = r"""
 ]}
 """
 
+AMOUNT = '{"name": "Amount", "type": "decimal(10,2)", "nullable": true, "metadata": {}}'
+
 HIVE_TYPES = {
     "id": "bigint",
     "Amount": "decimal(10,2)",
@@ -74,7 +76,11 @@ def entry() -> CatalogTable:
 
 
 def test_the_schema_for_spark_is_what_hudi_writes() -> None:
-    assert json.loads(entry().parameters["spark.sql.sources.schema.part.0"]) == json.loads(HUDI_SCHEMA)
+    found = json.loads(entry().parameters["spark.sql.sources.schema.part.0"])
+    amount = next(field for field in found["fields"] if field["name"] == "Amount")
+    # Hudi drops comments.
+    assert amount.pop("metadata") == {"comment": "What it costs"}
+    assert found == json.loads(HUDI_SCHEMA.replace(AMOUNT, AMOUNT.replace(', "metadata": {}', "")))
 
 
 def test_hive_types_are_what_hudi_writes() -> None:
@@ -85,6 +91,12 @@ def test_hive_types_are_what_hudi_writes() -> None:
 
 def test_comments_arrive() -> None:
     assert {column.name: column.comment for column in entry().columns}["Amount"] == "What it costs"
+
+
+def test_long_comments_are_cut_where_a_character_ends() -> None:
+    column = Column(name="id", type="bigint", description="a" + "é" * 200)
+    (found,) = (one for one in catalog_table([column], [], "file:/t").columns if one.name == "id")
+    assert found.comment == "a" + "é" * 127
 
 
 def test_a_long_schema_is_cut_into_parts_that_join_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 import parquetry
+from parquetry.runtime import metastore_transport
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.errors import CorruptTableError, ForeignTableError, StorageError, UnsupportedTableError
 from parquetry.runtime.publish import iceberg_catalogs
@@ -31,6 +33,7 @@ from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER
 from tests.support.applied_records import edit
+from tests.support.hive_metastore import memory_metastore
 from tests.support.hudi_rs import read
 from tests.support.iceberg_readers import sorted_rows
 from tests.support.iceberg_rest_server import rest_server
@@ -164,6 +167,34 @@ def test_a_catalog_that_cannot_be_reached_fails_no_write(table, tmp_path):
     form = IcebergFormat(catalog=nowhere, name=NAME)
     with pytest.raises(StorageError, match=r"not published to shop\.orders in the catalog lake"):
         published(table, form)
+
+
+def to_metastore(table, uri):
+    declared = TargetCatalog(name="lake", type=CatalogType.HIVE, options={"uri": uri})
+    return published(table, IcebergFormat(catalog=declared, name=NAME))
+
+
+def test_a_metastore_that_does_not_answer_is_given_up(table, monkeypatch):
+    monkeypatch.setattr(metastore_transport, "TIMEOUT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"thrift://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(
+            StorageError, match=r"not published to shop\.orders in the catalog lake: read timeout"
+        ):
+            to_metastore(table, uri)
+
+
+def test_the_last_of_several_metastores_is_reached(table):
+    with memory_metastore() as uri, pytest.raises(StorageError, match="Internal error"):
+        # It has no locks, of which pyiceberg takes one.
+        to_metastore(table, f"thrift://127.0.0.1:9,{uri}")
+
+
+def test_another_address_is_no_metastore(table):
+    with pytest.raises(
+        StorageError, match="is not the address of a Hive Metastore; write thrift://HOST:PORT"
+    ):
+        to_metastore(table, "http://metastore:9083")
 
 
 def recorded(table, form):
