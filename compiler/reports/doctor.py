@@ -103,17 +103,27 @@ def invalid_project(error: SpecError) -> Check:
 
 
 def check_project(workspace: Workspace) -> Iterator[Check]:
-    """Yield the checks of the warehouse, of each selected table and its store, and of Spark."""
+    """Yield the checks of the warehouse, of each selected table and its store, of catalogs, and of Spark."""
     target = workspace.project.target
     yield _checked("storage", lambda: _probe(workspace))
     for table in workspace.tables:
         yield _checked(f"table {table.name}", partial(_table, workspace, table), table)
+    by_catalog = {table.spec.extra.catalog: table for table in reversed(workspace.tables)}
+    for name, table in sorted((name, table) for name, table in by_catalog.items() if name is not None):
+        yield _checked(f"catalog {name}", partial(_catalog, workspace, table), table)
     places = _locations(workspace)
     hadoop = store_jars.hadoop_version(store_jars.spark_jars())
     for client in store_jars.clients(hadoop):
         if any(place.partition("://")[0] in client.schemes for place in places):
             yield _client(client, target.spark, hadoop)
     yield _checked("spark", lambda: _spark(target.spark))
+
+
+def _catalog(workspace: Workspace, table: ResolvedTable) -> str:
+    """Return whether a catalog has the entry of a table; raise the error if it does not answer."""
+    catalog = workspace.catalog(table.spec)
+    assert catalog is not None, "the table names the catalog"
+    return f"answers; {catalog.place} is {'' if catalog.table() is not None else 'not '}registered"
 
 
 def _spark(settings: SparkLaunchSettings) -> str:

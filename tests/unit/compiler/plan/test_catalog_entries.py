@@ -27,8 +27,10 @@ from parquetry.compiler.plan.codec import decode, encode, plan_json
 from parquetry.compiler.plan.drift import drift_of_workspace
 from parquetry.compiler.plan.model import Step
 from parquetry.compiler.plan.planner import plan_workspace
+from parquetry.compiler.reports.doctor import check_project
 from parquetry.compiler.security.untrusted import base_at
 from parquetry.compiler.workspace.catalogs import sync_table
+from parquetry.message import in_full
 from parquetry.runtime.catalog.glue import READ_ONLY_FIELDS
 from parquetry.runtime.catalog.sync import sync
 from parquetry.runtime.errors import PartialFailureError
@@ -307,6 +309,19 @@ def test_a_catalog_that_cannot_be_reached_is_asked_once_in_a_run(registered) -> 
     assert len(warnings) == 2
     assert all("Glue refused get_table" in warning.in_full() for (warning,) in warnings)
     assert registered.glue.taken() == {"GetTable": 1}
+
+
+def test_the_doctor_asks_each_catalog(registered) -> None:
+    def found() -> tuple[bool, str]:
+        (check,) = [c for c in check_project(registered.folder.workspace()) if c.name == "catalog lake"]
+        return check.ok, in_full(check.found)
+
+    assert found() == (True, f"answers; {registered.glue.place} is registered")
+    assert registered.glue.taken() == {"GetTable": 1}
+    unreachable(registered)
+    ok, text = found()
+    assert not ok
+    assert "Glue refused get_table" in text
 
 
 def test_an_apply_without_the_catalog_applies_the_spec_and_fails(registered) -> None:
