@@ -104,6 +104,11 @@ def document(spec: TableSpec) -> dict[str, Any]:
                 if retention.partitions is None
                 else {"partitions": _partition_retention(retention.partitions)}
             ),
+            **(
+                {}
+                if retention.quarantine_seconds is None
+                else {"quarantine": format_age(retention.quarantine_seconds)}
+            ),
         },
         "sources": {source.name: _source(source) for source in spec.sources},
     }

@@ -203,6 +203,8 @@ def _unmatched(spec: TableSpec) -> Iterator[str]:
         yield "retention.clean: Hudi follows one rule, the first of keep_commits, max_age, keep_versions"
     if retention.partitions is not None:
         yield "retention.partitions: Hudi ages partitions by their last commit, and not by their day"
+    if retention.quarantine_seconds is not None:
+        yield "retention.quarantine: Hudi deletes orphans"
     if spec.sizing.min_fill:
         yield "sizing.min_fill"
     if generated := [column.name for column in spec.columns if column.generated]:

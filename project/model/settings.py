@@ -121,6 +121,7 @@ def retention(value: Mapping[str, Any]) -> RetentionPolicy:
         max_age_seconds=None if age is None else duration_seconds(age),
         archive_keep_commits=value["archive"]["keep_commits"],
         partitions=_partition_retention(value["partitions"]) if "partitions" in value else None,
+        quarantine_seconds=duration_seconds(value["quarantine"]) if "quarantine" in value else None,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -36,13 +36,14 @@ from parquetry.runtime.services.clean_progress import (
     read_progress,
 )
 from parquetry.runtime.services.orphans import (
+    OrphanCleanup,
     delete_leftovers,
-    delete_orphans,
     drop_statistics,
+    remove_orphans,
     stale_statistics,
 )
 from parquetry.runtime.services.retention import retention_of
-from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.codec import Brief, omit
 from parquetry.runtime.spec.masking import log_failure
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import LATE_FAILURES, is_full, logging_failures
@@ -69,30 +70,35 @@ _FindExpired = Callable[[Timeline], Expiry | None]
 class CleanResult(Brief):
     """The files that a clean deleted. ``instant`` is None if no version had expired.
 
-    ``orphans_deleted`` counts data files of dead writes, ``leftovers_deleted`` their small files.
+    ``orphans_deleted`` counts data files of dead writes, also those whose quarantine is over, and
+    ``leftovers_deleted`` their small files. ``orphans_moved`` counts those that are in the quarantine now.
     """
 
     instant: str | None
     files_deleted: int
     orphans_deleted: int
     leftovers_deleted: int
+    orphans_moved: int = field(default=0, metadata=omit(0))
 
 
 @with_masked_failures
 def clean(
     table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
 ) -> CleanResult:
-    """Delete the file versions that the policy does not keep, and all orphan files.
+    """Delete the file versions that the policy does not keep, and remove all orphan files.
 
-    All partitions are checked. On a full disk, clean first makes room for its own files: it deletes what dead
-    writers left, then recorded statistics.
+    Orphans are deleted, or moved to the quarantine if the policy has one. All partitions are checked. On a
+    full disk, clean first makes room for its own files: it deletes what dead writers left, also from the
+    quarantine, then recorded statistics.
 
     Raises:
         StorageError: If the disk is full and no room can be made.
         ConflictError: As in :func:`parquetry.runtime.commit.recovery.recover`.
     """
-    find_expired = partial(_expired_by_policy, table, policy=policy or retention_of(table), whole_table=True)
-    return _clean_with_room(table, find_expired=find_expired, timing=timing, whole_table=True)
+    policy = policy or retention_of(table)
+    find_expired = partial(_expired_by_policy, table, policy=policy, whole_table=True)
+    scope = _Scope(whole_table=True, quarantine_seconds=policy.quarantine_seconds)
+    return _clean_with_room(table, find_expired=find_expired, timing=timing, scope=scope)
 
 
 def clean_if_due(
@@ -117,7 +123,8 @@ def clean_if_due(
     if progress is not None and progress.covers(limits, timeline):
         return None
     find_expired = partial(_expired_by_policy, table, policy=policy, whole_table=False)
-    return _clean_with_room(table, find_expired=find_expired, timing=timing, whole_table=False)
+    scope = _Scope(whole_table=False, quarantine_seconds=policy.quarantine_seconds)
+    return _clean_with_room(table, find_expired=find_expired, timing=timing, scope=scope)
 
 
 @with_masked_failures
@@ -126,7 +133,7 @@ def clean_groups(
 ) -> CleanResult:
     """Delete all versions of these file groups except the current ones, and all orphan files of the table.
 
-    Retention keeps none of these versions; only the files of savepoints stay.
+    Retention keeps none of these versions; only the files of savepoints stay. The quarantine is emptied.
 
     Raises:
         ConflictError: If an unfinished write may need one of the versions.
@@ -137,17 +144,26 @@ def clean_groups(
     def find_expired(timeline: Timeline) -> Expiry | None:
         return superseded_versions(table.view(timeline), groups) if timeline.completed_writes else None
 
-    return _clean_with_room(table, find_expired=find_expired, timing=timing, whole_table=True)
+    scope = _Scope(whole_table=True, quarantine_seconds=None)
+    return _clean_with_room(table, find_expired=find_expired, timing=timing, scope=scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """The partitions in which a clean looks for orphans, and for how long these stay in the quarantine."""
+
+    whole_table: bool
+    quarantine_seconds: int | None
 
 
 def _clean_with_room(
-    table: TableHandle, *, find_expired: _FindExpired, timing: Timing, whole_table: bool
+    table: TableHandle, *, find_expired: _FindExpired, timing: Timing, scope: _Scope
 ) -> CleanResult:
     """Clean; on a full disk, delete orphan files or statistics and try again."""
     has_cleaned_up = False
     while True:
         try:
-            return _clean(table, find_expired=find_expired, timing=timing, whole_table=whole_table)
+            return _clean(table, find_expired=find_expired, timing=timing, scope=scope)
         except LATE_FAILURES as error:
             if not is_full(error):
                 raise
@@ -159,22 +175,25 @@ def _clean_with_room(
 
 
 def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
-    """Delete orphan files and leftovers without writing a file, and return how many were deleted."""
+    """Delete orphan files and leftovers without writing a file, and return how many were deleted.
+
+    The quarantine gives way too, because moving a file to it makes no room.
+    """
     table.check_owner()
     what = "some orphans are left until the disk has room"
     with logging_failures(table.store.uri, what, shown=table.cleared):
-        return sum(_clean_up(table, table.timeline(), timing=timing, whole_table=True))
+        scope = _Scope(whole_table=True, quarantine_seconds=None)
+        orphans, leftovers = _clean_up(table, table.timeline(), timing=timing, scope=scope)
+        return orphans.deleted + leftovers
     return 0
 
 
-def _clean(
-    table: TableHandle, *, find_expired: _FindExpired, timing: Timing, whole_table: bool
-) -> CleanResult:
+def _clean(table: TableHandle, *, find_expired: _FindExpired, timing: Timing, scope: _Scope) -> CleanResult:
     """Recover, finish pending cleans, delete expired versions, and clean up after dead writes."""
     store = table.store
     timeline = recovered_timeline(table, timing=timing)
     # A change of the version may take over writes whose files are orphans until then.
-    if changes := _finish_changes(table, timing) if whole_table else 0:
+    if changes := _finish_changes(table, timing) if scope.whole_table else 0:
         timeline = recovered_timeline(table, timing=timing)
     instant, deleted = None, 0
     if pending_cleans(timeline, ours=True):
@@ -202,27 +221,31 @@ def _clean(
     if expiry is not None and (expiry.count > 0 or not expiry.is_partial):
         # By number, no state before the newest is sure to have all its files.
         expire_published(table, expiry.limits.earliest or timeline.completed_writes[-1].time)
-    orphans = leftovers = 0
+    orphans, leftovers = OrphanCleanup(deleted=0, moved=0, instants=frozenset()), 0
     try:
-        orphans, leftovers = _clean_up(table, timeline, timing=timing, whole_table=whole_table)
+        orphans, leftovers = _clean_up(table, timeline, timing=timing, scope=scope)
     except LATE_FAILURES as error:
         if instant is None:
             raise
         what = f"{store.uri}: the clean {instant} is committed, orphans are left behind"
         log_failure(_LOG, what, error, table.shown_by, location=store.uri)
     return CleanResult(
-        instant=instant, files_deleted=deleted, orphans_deleted=orphans, leftovers_deleted=leftovers + changes
+        instant=instant,
+        files_deleted=deleted,
+        orphans_deleted=orphans.deleted,
+        leftovers_deleted=leftovers + changes,
+        orphans_moved=orphans.moved,
     )
 
 
 def _clean_up(
-    table: TableHandle, timeline: Timeline, *, timing: Timing, whole_table: bool
-) -> tuple[int, int]:
-    """Delete orphan files and leftovers of dead writes, and return the two numbers."""
+    table: TableHandle, timeline: Timeline, *, timing: Timing, scope: _Scope
+) -> tuple[OrphanCleanup, int]:
+    """Remove orphan files and delete leftovers of dead writes; return both results."""
     store = table.store
     table.check_owner()
     view = table.view(timeline)
-    partitions = set(view.partitions()) if whole_table else set()
+    partitions = set(view.partitions()) if scope.whole_table else set()
     partitions |= _partitions_of_rolled_back_writes(timeline)
     partitions |= partitions_with_abandoned(store)
     view.list_partitions(sorted(partitions))
@@ -230,10 +253,17 @@ def _clean_up(
     listed_ms = store.now_ms()
     below_hoodie = store.list(TIMELINE_FOLDER, recursive=True)
     current = table.timeline()
-    cleaned = delete_orphans(files, below_hoodie, current, timing=timing)
-    stale = stale_statistics(below_hoodie, timeline, cleaned.instants) if whole_table else ()
+    cleaned = remove_orphans(
+        files,
+        below_hoodie,
+        current,
+        quarantine_seconds=scope.quarantine_seconds,
+        listed_ms=listed_ms,
+        timing=timing,
+    )
+    stale = stale_statistics(below_hoodie, timeline, cleaned.instants) if scope.whole_table else ()
     leftovers = delete_leftovers(below_hoodie, current, listed_ms=listed_ms, further=stale, timing=timing)
-    return len(cleaned.orphans), leftovers
+    return cleaned, leftovers
 
 
 def _finish_changes(table: TableHandle, timing: Timing) -> int:

@@ -18,6 +18,7 @@ from parquetry.runtime.commit import recovery
 from parquetry.runtime.commit.table_lock import lock_method_of
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
+from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 from parquetry.runtime.storage.dry_run import DryRunStore
 from parquetry.runtime.storage.model import ObjectInfo
@@ -28,7 +29,13 @@ from parquetry.runtime.table.metadata_table import METADATA_FOLDER
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, State
 from parquetry.runtime.timeline.layout import LAYOUTS
-from parquetry.runtime.timeline.sidecars import METADATA_DROP_PATH, STATISTICS_FOLDER, VERSION_CHANGE_PATH
+from parquetry.runtime.timeline.sidecars import (
+    METADATA_DROP_PATH,
+    QUARANTINE_FOLDER,
+    STATISTICS_FOLDER,
+    VERSION_CHANGE_PATH,
+    quarantined_file,
+)
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
@@ -45,6 +52,8 @@ class DeletionReason(StrEnum):
     """An orphan: the write ``instant`` was rolled back, and the file appeared afterwards."""
     ABANDONED = "abandoned"
     """An orphan: the clustering ``instant`` has abandoned the file group."""
+    QUARANTINE = "quarantine"
+    """An orphan of the write ``instant`` whose time in the quarantine is over."""
     LEFTOVER = "leftover"
     """A small file of a writer that has ended, such as a marker, a claim or an unfinished file."""
     STATISTICS = "statistics"
@@ -67,22 +76,38 @@ class Deletion:
     instant: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """An orphan that is in the quarantine after the services. ``path`` is its path in the table before.
+
+    The first clean from ``until_ms`` on, in milliseconds since 1970, deletes it. ``is_new`` means that the
+    services would move it there.
+    """
+
+    path: str = field(metadata=FILE_FIELD)
+    size_bytes: int
+    until_ms: int
+    is_new: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Deletions(Brief):
     """The files that services would delete if they began now, by path.
 
-    ``earliest_retained`` is the earliest commit as of which retention then keeps the table readable, None if
-    versions are kept by number. ``problem`` is the reason why the services would fail.
+    ``quarantine`` are the orphans that stay or come into the quarantine. ``earliest_retained`` is the
+    earliest commit as of which retention then keeps the table readable, None if versions are kept by number.
+    ``problem`` is the reason why the services would fail.
     """
 
     files: tuple[Deletion, ...] = ()
     earliest_retained: str | None = None
     problem: Text | None = field(default=None, metadata=OMIT_EMPTY)
+    quarantine: tuple[Quarantined, ...] = field(default=(), metadata=OMIT_EMPTY)
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing would be deleted, and nothing would fail."""
-        return not self.files and self.problem is None
+        """True if nothing would be deleted or is in the quarantine, and nothing would fail."""
+        return not self.files and not self.quarantine and self.problem is None
 
     @property
     def size_bytes(self) -> int:
@@ -147,8 +172,26 @@ def _deletions(table: TableHandle, services: Sequence[Callable[..., object]], ti
         reasons = _Reasons(table, before, after, [info.path for info in new], is_archival=is_archival)
         known |= {info.path: reasons.deletion(info) for info in new}
     return Deletions(
-        files=tuple(known[path] for path in sorted(known)), earliest_retained=after.earliest_retained
+        files=tuple(known[path] for path in sorted(known)),
+        earliest_retained=after.earliest_retained,
+        quarantine=tuple(_quarantined(table, store)) if {clean, clean_if_due}.intersection(services) else (),
     )
+
+
+def _quarantined(table: TableHandle, store: DryRunStore) -> Iterator[Quarantined]:
+    """Yield the orphans that are in the quarantine after the services, by path."""
+    seconds = retention_of(table).quarantine_seconds
+    if seconds is None:
+        return
+    for info in store.list(QUARANTINE_FOLDER, recursive=True):
+        former = quarantined_file(info.path)
+        if former is not None:
+            yield Quarantined(
+                path=former,
+                size_bytes=info.size_bytes,
+                until_ms=info.modified_ms + seconds * 1000,
+                is_new=info.path in store.moved,
+            )
 
 
 class _Reasons:
@@ -195,6 +238,8 @@ class _Reasons:
         if state is not None and _folder(path) == self._layout.NAMES.folder:
             is_archived = self._is_archived(state.time, state.action)
             return DeletionReason.ARCHIVED if is_archived else DeletionReason.LEFTOVER, state.time
+        if (former := quarantined_file(path)) is not None:
+            return DeletionReason.QUARANTINE, instant_of_file(former)
         return self._reason_of_small_file(path), None
 
     def _is_archived(self, time: str, action: Action) -> bool:

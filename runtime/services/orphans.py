@@ -1,4 +1,4 @@
-"""The deletion of orphan files: files that dead writers left and that no commit names.
+"""The removal of orphan files: files that dead writers left and that no commit names.
 
 Files are listed first, and the timeline is read afterwards. A write announces itself before its first file.
 So if the instant of a listed file is then neither pending nor completed, the write was rolled back, and the
@@ -36,6 +36,8 @@ from parquetry.runtime.timeline.sidecars import (
     STATISTICS_FOLDER,
     claim_path,
     is_statistics,
+    quarantine_path,
+    quarantined_file,
 )
 from parquetry.runtime.timing import Timing
 
@@ -50,21 +52,45 @@ ten.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanCleanup:
-    """The deleted orphan files of partitions, and the instants that have files there."""
+    """The numbers of orphan files that were deleted and moved, and the instants with files in partitions.
 
-    orphans: tuple[str, ...]
+    ``deleted`` includes those that have left the quarantine.
+    """
+
+    deleted: int
+    moved: int
     instants: frozenset[str]
 
 
-def delete_orphans(
-    files: Sequence[ObjectInfo], below_hoodie: Iterable[ObjectInfo], timeline: Timeline, *, timing: Timing
+def remove_orphans(
+    files: Sequence[ObjectInfo],
+    below_hoodie: Collection[ObjectInfo],
+    timeline: Timeline,
+    *,
+    quarantine_seconds: int | None,
+    listed_ms: int,
+    timing: Timing,
 ) -> OrphanCleanup:
-    """Delete the orphan files among the ``files`` of partitions.
+    """Remove the orphan files among the ``files`` of partitions, and those whose quarantine is over.
 
-    They and the files below ``.hoodie`` were listed before the timeline was read.
+    Data files are moved to the quarantine, or deleted if ``quarantine_seconds`` is None. Then what is in the
+    quarantine is deleted too. Unfinished files are always deleted. If the process dies, each file is in its
+    partition or in the quarantine, and the next clean goes on.
+
+    Args:
+        files: The files of partitions, listed before the timeline was read.
+        below_hoodie: The files below ``.hoodie``, listed then too.
+        timeline: The timeline.
+        quarantine_seconds: The time in the quarantine, or None.
+        listed_ms: The time before the files below ``.hoodie`` were listed, by the store's clock.
+        timing: The periods of the commit protocol.
     """
     store = timeline.store
     orphans = find_orphans(files, timeline, notes=below_hoodie)
+    moved = [] if quarantine_seconds is None else [path for path in orphans if finished_name(path) is None]
+    map_each(moved, lambda path: store.move(path, quarantine_path(path)))
+    orphans = sorted({*orphans}.difference(moved))
+    orphans += quarantine_over(below_hoodie, quarantine_seconds=quarantine_seconds, now_ms=listed_ms)
     unfinished_before_ms = store.now_ms() - _grace_ms(timing)
     orphans += [
         info.path
@@ -73,7 +99,22 @@ def delete_orphans(
     ]
     store.delete_all(orphans)
     instants = (instant_of_file(info.path) for info in files)
-    return OrphanCleanup(orphans=tuple(orphans), instants=frozenset(time for time in instants if time))
+    return OrphanCleanup(
+        deleted=len(orphans), moved=len(moved), instants=frozenset(time for time in instants if time)
+    )
+
+
+def quarantine_over(
+    below_hoodie: Iterable[ObjectInfo], *, quarantine_seconds: int | None, now_ms: int
+) -> list[str]:
+    """Return the listed files that have been in the quarantine for long enough; all of them if None."""
+    entered_before_ms = now_ms - (quarantine_seconds or 0) * 1000
+    return [
+        info.path
+        for info in below_hoodie
+        if quarantined_file(info.path) is not None
+        and (quarantine_seconds is None or info.modified_ms <= entered_before_ms)
+    ]
 
 
 def stale_statistics(

@@ -31,7 +31,8 @@ _TABLE_FILE_NAME: Final = re.compile(
 )
 """The names of base files, of partition metadata files and of file groups."""
 
-_MARKERS_OF_INSTANT: Final = re.compile(r"\.hoodie/\.temp/[^/]+/")
+_WITH_PARTITIONS: Final = re.compile(r"\.hoodie/(\.temp/[^/]+|\.parquetry/quarantine)/")
+"""The folders below ``.hoodie/`` that contain folders of partitions."""
 
 
 def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
@@ -252,12 +253,12 @@ def _masked_file(path: str, spec: TableSpec) -> str:
     """Return the path of a file or folder of the table with its partition masked."""
     if not has_masked_partitions(spec):
         return path
-    markers = _MARKERS_OF_INSTANT.match(path)
-    if (path == _TIMELINE_FOLDER or path.startswith(f"{_TIMELINE_FOLDER}/")) and not markers:
+    inside = _WITH_PARTITIONS.match(path)
+    if (path == _TIMELINE_FOLDER or path.startswith(f"{_TIMELINE_FOLDER}/")) and not inside:
         return path
-    prefix = markers[0] if markers else ""
+    prefix = inside[0] if inside else ""
     *folders, last = path.removeprefix(prefix).split("/")
-    if markers or _TABLE_FILE_NAME.match(last):
+    if inside or _TABLE_FILE_NAME.match(last):
         return f"{prefix}{masked_partition('/'.join(folders), spec)}{'/' if folders else ''}{last}"
     partition = [*folders, last]
     if len(partition) > len(spec.partition_by):

@@ -141,6 +141,7 @@ class RetentionPolicy:
     """The rules for keeping file slices, and ``partitions``, the rule for keeping partitions.
 
     A slice is kept as long as any of the rules requires it. Without ``partitions``, all partitions are kept.
+    Orphans stay in the quarantine for ``quarantine_seconds``; without it, a clean deletes them.
     """
 
     keep_commits: int | None = 10
@@ -148,6 +149,7 @@ class RetentionPolicy:
     max_age_seconds: int | None = None
     archive_keep_commits: int = 30
     partitions: PartitionRetention | None = field(default=None, metadata=OMIT_EMPTY)
+    quarantine_seconds: int | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

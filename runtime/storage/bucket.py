@@ -182,6 +182,10 @@ class BucketStore(VersionedStore):
         """
 
     @abstractmethod
+    def _copy(self, key: str, to: str) -> None:
+        """Copy an object to the key ``to`` within the store, without downloading it."""
+
+    @abstractmethod
     def _delete(self, key: str) -> None:
         """Delete an object with one request. An absent object is ignored."""
 
@@ -444,6 +448,14 @@ class BucketStore(VersionedStore):
             raise
         with self._reporting("write", where):
             sink.close()
+
+    def move(self, path: str, to: str) -> None:
+        try:
+            with self._reporting("copy", self._uri_of(path)):
+                self._copy(self._key_of_path(path), self._key_of_path(to))
+        except NotFoundError:
+            return
+        self.delete(path)
 
     def delete(self, path: str) -> None:
         with self._reporting("delete", self._uri_of(path)):

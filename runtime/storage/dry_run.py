@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
 
@@ -37,6 +37,14 @@ class _Put:
     tag: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moved:
+    """An object of the other store that was moved during the dry run from the path ``source``."""
+
+    source: ObjectInfo
+    info: ObjectInfo
+
+
 class DryRunStore(ObjectStore):
     """The objects of another store, to which no change is written.
 
@@ -49,6 +57,7 @@ class DryRunStore(ObjectStore):
         """Create a store over ``inner``, in which the ``hidden`` objects are absent."""
         self._inner = inner
         self._puts: dict[str, _Put] = {}
+        self._moved: dict[str, _Moved] = {}
         self._absent = set(hidden)
         self._deleted: dict[str, ObjectInfo] = {}
         self._listed: dict[str, ObjectInfo] = {}
@@ -63,7 +72,14 @@ class DryRunStore(ObjectStore):
     def deleted(self) -> tuple[ObjectInfo, ...]:
         """The objects of the other store that were deleted and not put again, by path."""
         with self._lock:
-            return tuple(info for path, info in sorted(self._deleted.items()) if path not in self._puts)
+            there = self._puts.keys() | self._moved.keys()
+            return tuple(info for path, info in sorted(self._deleted.items()) if path not in there)
+
+    @property
+    def moved(self) -> frozenset[str]:
+        """The paths to which objects of the other store were moved."""
+        with self._lock:
+            return frozenset(self._moved)
 
     @property
     def uri(self) -> str:
@@ -81,24 +97,30 @@ class DryRunStore(ObjectStore):
         """Return the content of the object as it would be now."""
         content = self._content(path)
         if content is None:
-            return self._inner.read(path, most_bytes=most_bytes, listed=listed)
+            where = self._inner_path(path)
+            known = listed if where == path else None
+            return self._inner.read(where, most_bytes=most_bytes, listed=known)
         check_size(self._name(path), len(content), most_bytes=most_bytes)
         return content
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         """Return bytes of the object as it would be now."""
         content = self._content(path)
-        return self._inner.read_range(path, start, stop) if content is None else content[start:stop]
+        if content is not None:
+            return content[start:stop]
+        return self._inner.read_range(self._inner_path(path), start, stop)
 
     def open_input(self, path: str) -> Any:
         """Open the object as it would be now."""
         content = self._content(path)
-        return self._inner.open_input(path) if content is None else pa.BufferReader(content)
+        return self._inner.open_input(self._inner_path(path)) if content is None else pa.BufferReader(content)
 
     def stat(self, path: str) -> ObjectInfo | None:
         """Return the metadata of the object as it would be now."""
         with self._lock:
-            put = self._puts.get(path)
+            put, moved = self._puts.get(path), self._moved.get(path)
+            if moved is not None:
+                return moved.info
             if put is None and path in self._absent:
                 return None
         return self._inner.stat(path) if put is None else _info(path, put)
@@ -118,7 +140,7 @@ class DryRunStore(ObjectStore):
         """Return the subfolders that would exist now."""
         folder = f"{prefix.rstrip('/')}/" if prefix else ""
         with self._lock:
-            puts, absent = tuple(self._puts), tuple(self._absent)
+            puts, absent = (*self._puts, *self._moved), tuple(self._absent)
         folders = {
             f"{folder}{path.removeprefix(folder).partition('/')[0]}"
             for path in puts
@@ -147,10 +169,10 @@ class DryRunStore(ObjectStore):
         """Return the version of the object that would exist now."""
         with self._lock:
             put = self._puts.get(path)
-            if put is None and path in self._absent:
+            if put is None and path in self._absent and path not in self._moved:
                 return None
         if put is None:
-            return self._versioned(path).read_version(path)
+            return self._versioned(path).read_version(self._inner_path(path))
         return ObjectVersion(
             content=put.content, tag=put.tag, modified_ms=put.modified_ms, read_ms=self.now_ms()
         )
@@ -177,6 +199,23 @@ class DryRunStore(ObjectStore):
         yield file
         self._keep(path, file.getvalue())
 
+    def move(self, path: str, to: str) -> None:
+        """Move the object in this dry run."""
+        for each in (path, to):
+            checked_path(each, root=self.uri)
+        with self._lock:
+            info = self.stat(path)
+            if info is None:
+                return
+            self._puts.pop(to, None)
+            put, moved = self._puts.pop(path, None), self._moved.pop(path, None)
+            self._absent.add(path)
+            if put is not None:
+                self._puts[to] = replace(put, modified_ms=self.now_ms())
+                return
+            source = info if moved is None else moved.source
+            self._moved[to] = _Moved(source=source, info=replace(info, path=to, modified_ms=self.now_ms()))
+
     def delete(self, path: str) -> None:
         """Delete the object in this dry run."""
         self.delete_all([path])
@@ -187,6 +226,9 @@ class DryRunStore(ObjectStore):
             checked_path(path, root=self.uri)
             with self._lock:
                 self._puts.pop(path, None)
+                moved = self._moved.pop(path, None)
+                if moved is not None:
+                    self._deleted[moved.source.path] = moved.source
                 info = None if path in self._absent else self._listed.get(path) or self._inner.stat(path)
                 self._absent.add(path)
                 if info is not None:
@@ -209,7 +251,7 @@ class DryRunStore(ObjectStore):
         """Return what was put, or None if the other store has the object; raise NotFoundError if deleted."""
         with self._lock:
             put = self._puts.get(path)
-            if put is None and path in self._absent:
+            if put is None and path in self._absent and path not in self._moved:
                 raise NotFoundError("{file}: no such object", file=self._name(path))
         return None if put is None else put.content
 
@@ -219,7 +261,14 @@ class DryRunStore(ObjectStore):
         put = _Put(content=bytes(data), modified_ms=self.now_ms(), tag=uuid.uuid4().hex)
         with self._lock:
             self._puts[path] = put
+            self._moved.pop(path, None)
         return put.tag
+
+    def _inner_path(self, path: str) -> str:
+        """Return the path at which the other store has an object."""
+        with self._lock:
+            moved = self._moved.get(path)
+        return path if moved is None else moved.source.path
 
     def _merged(self, prefix: str, found: Objects, *, recursive: bool) -> Objects:
         """Return listed objects of a folder without those deleted, and with those put."""
@@ -227,10 +276,12 @@ class DryRunStore(ObjectStore):
         with self._lock:
             self._listed.update((info.path, info) for info in found)
             merged = {info.path: info for info in found if info.path not in self._absent}
-            for path, put in self._puts.items():
+            made = {path: _info(path, put) for path, put in self._puts.items()}
+            made |= {path: moved.info for path, moved in self._moved.items()}
+            for path, info in made.items():
                 below = path.removeprefix(folder)
                 if path.startswith(folder) and (recursive or "/" not in below):
-                    merged[path] = _info(path, put)
+                    merged[path] = info
         return [merged[path] for path in sorted(merged)]
 
     def _versioned(self, path: str) -> VersionedStore:

@@ -23,6 +23,7 @@ from parquetry.runtime.storage.model import ObjectInfo
 
 _OBJECTS = "b/{}/o"
 _OBJECT = "b/{}/o/{}"
+_REWRITE = "b/{}/o/{}/rewriteTo/b/{}/o/{}"
 _FIELDS = "name,size,updated,md5Hash"
 _DELETES_AT_ONCE = 32
 
@@ -142,6 +143,15 @@ class GcsStore(BucketStore):
         with _missing_bucket_errors(), _bad_request_errors():
             new_tag: str = json.loads(self._run(send))["generation"]
         return new_tag
+
+    def _copy(self, key: str, to: str) -> None:
+        token: dict[str, str] = {}
+        while True:
+            names = (self.bucket, key, self.bucket, to)
+            answer = json.loads(self._call("POST", _REWRITE, *names, **token)[1])
+            if answer["done"]:
+                return
+            token = {"rewriteToken": answer["rewriteToken"]}
 
     def _delete(self, key: str) -> None:
         self._delete_all([key])

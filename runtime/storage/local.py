@@ -35,6 +35,10 @@ from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size
 
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP})
+_NO_RENAME: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES})
+"""Error numbers of a rename to another file system, and of a new time for the file of another user."""
+
+_COPIED_BYTES: Final = 1 << 20
 _DESCRIPTORS: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
 
@@ -213,6 +217,36 @@ class LocalStore(ObjectStore):
                 if not written and error.errno not in WRITE_FAILURES:
                     raise
                 raise storage_error("write", Value.uri(str(self.root / path)), error) from error
+
+    def move(self, path: str, to: str) -> None:
+        if self.stat(path) is None:
+            return
+        with (
+            self._opened(to, "write", create_parents=True) as (folder, name),
+            self._reporting(path, "move"),
+            suppress(*_ABSENT),
+            self.tree.open_parent(self._checked(path)) as (above, old),
+        ):
+            _remove_checksum(name, folder)
+            try:
+                os.utime(old, dir_fd=above, follow_symlinks=False)
+                os.rename(old, name, src_dir_fd=above, dst_dir_fd=folder)
+            except OSError as error:
+                if error.errno not in _NO_RENAME:
+                    raise
+                self._copy(path, name, folder)
+                os.unlink(old, dir_fd=above)
+            sync_folder(folder)
+            _remove_checksum(old, above)
+            sync_folder(above)
+
+    def _copy(self, path: str, name: str, folder: int) -> None:
+        """Copy a file to a name in an open folder, durably."""
+        with self._opened_file(path) as source, _new_file(name, folder) as (temporary, file):
+            with os.fdopen(source, "rb", closefd=False) as read, os.fdopen(file, "wb", closefd=False) as sink:
+                shutil.copyfileobj(read, sink, _COPIED_BYTES)
+            os.fsync(file)
+            _replace(temporary, name, folder)
 
     def delete(self, path: str) -> None:
         self._delete(path)

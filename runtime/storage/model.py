@@ -148,6 +148,14 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def move(self, path: str, to: str) -> None:
+        """Move the object durably to the path ``to``, with ``modified_ms`` of now.
+
+        An object there is replaced, and an absent object is ignored. At any moment the whole object is at one
+        of the two paths at least; after a crash it may be at both.
+        """
+        ...
+
     def delete(self, path: str) -> None:
         """Delete the object. An absent object is ignored."""
         ...

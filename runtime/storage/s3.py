@@ -24,6 +24,9 @@ from parquetry.runtime.storage.regular_file import MOST_BYTES
 
 _DELETE_BATCH = 1000
 _READ_ATTEMPTS = 5
+_MOST_COPIED_BYTES = 5 << 30
+"""The largest object that S3 copies with one request."""
+
 _NEVER_SENT = frozenset({"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"})
 _NOT_CONNECTED = frozenset({"EndpointConnectionError", "ConnectTimeoutError"})
 
@@ -142,6 +145,14 @@ class S3Store(BucketStore):
 
         new_tag: str = self._run(send)
         return new_tag
+
+    def _copy(self, key: str, to: str) -> None:
+        size_bytes = self._head(key).size_bytes
+        if size_bytes <= _MOST_COPIED_BYTES:
+            self._call("copy_object", Key=to, CopySource={"Bucket": self.bucket, "Key": key})
+            return
+        copy = self._filesystem()._copy_managed  # noqa: SLF001 - in parts
+        self._run(functools.partial(copy, f"{self.bucket}/{key}", f"{self.bucket}/{to}", size_bytes))
 
     def _delete(self, key: str) -> None:
         self._call("delete_object", Key=key)

@@ -21,6 +21,9 @@ STAGE_FOLDER: Final = f"{SIDECAR_FOLDER}/stage"
 REPORTS_FOLDER: Final = f"{SIDECAR_FOLDER}/reports"
 """The results of jobs for their launchers, which delete them when the job has ended."""
 
+QUARANTINE_FOLDER: Final = f"{SIDECAR_FOLDER}/quarantine"
+"""Orphans that were moved aside, in folders like those of their partitions."""
+
 CLEAN_PROGRESS_PATH: Final = f"{SIDECAR_FOLDER}/cleaned.json"
 VERSION_CHANGE_PATH: Final = f"{SIDECAR_FOLDER}/changing_version"
 METADATA_DROP_PATH: Final = f"{SIDECAR_FOLDER}/dropping_metadata_table"
@@ -39,6 +42,7 @@ It is deleted once the active timeline starts after that instant.
 FOLDED: Final = ".folded"
 """The suffix of a ledger file that combines many entries."""
 
+_ORPHAN: Final = ".orphan"
 _STATISTICS: Final = ".statistics"
 _SAMPLE: Final = ".sample"
 
@@ -51,6 +55,26 @@ def statistics_path(instant: str) -> str:
 def sample_path(instant: str) -> str:
     """Return the path of the samples of the clustering plan ``instant``. Its rollback deletes the file."""
     return f"{STATISTICS_FOLDER}/{instant}{_SAMPLE}"
+
+
+def quarantine_path(path: str) -> str:
+    """Return the path in the quarantine of the data file at a path.
+
+    The name spells the dots of the file's name as ``%2E``: Hudi takes every file whose name contains
+    ``.parquet`` for a base file.
+    """
+    folder, _, name = path.rpartition("/")
+    spelled = name.replace("%", "%25").replace(".", "%2E")
+    return "/".join(filter(None, (QUARANTINE_FOLDER, folder, f"{spelled}{_ORPHAN}")))
+
+
+def quarantined_file(path: str) -> str | None:
+    """Return the former path of a file in the quarantine, or None if the path is not one there."""
+    if not path.startswith(f"{QUARANTINE_FOLDER}/") or not path.endswith(_ORPHAN):
+        return None
+    folder, _, name = path.removeprefix(f"{QUARANTINE_FOLDER}/").rpartition("/")
+    former = name.removesuffix(_ORPHAN).replace("%2E", ".").replace("%25", "%")
+    return f"{folder}/{former}" if folder else former
 
 
 def claim_path(instant: str) -> str:

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     READ_VERSION = "read_version"
     PUT_IF_MATCH = "put_if_match"
     CREATE_FILE = "create_file"
+    MOVE = "move"
     DELETE = "delete"
     DELETE_ALL = "delete_all"
     DELETE_FOLDER = "delete_folder"
@@ -42,7 +43,7 @@ class Kind(StrEnum):
 WRITES = frozenset(
     {
         *(Kind.PUT, Kind.PUT_IF_ABSENT, Kind.PUT_IF_MATCH, Kind.CREATE_FILE),
-        *(Kind.DELETE, Kind.DELETE_ALL, Kind.DELETE_FOLDER),
+        *(Kind.MOVE, Kind.DELETE, Kind.DELETE_ALL, Kind.DELETE_FOLDER),
     }
 )
 
@@ -115,6 +116,11 @@ class WrappedStore(ObjectStore):
             self.before(Kind.CREATE_FILE, path)
         self.after(Kind.CREATE_FILE, path)
 
+    def move(self, path: str, to: str) -> None:
+        self.before(Kind.MOVE, f"{path}\n{to}")
+        self.inner.move(path, to)
+        self.after(Kind.MOVE, f"{path}\n{to}")
+
     def delete(self, path: str) -> None:
         self._perform(Kind.DELETE, path)
 
@@ -175,7 +181,7 @@ class Stop(StrEnum):
 class FaultyStore(WrappedStore):
     """Ends the writer at its ``stop_at``-th counted operation; nothing works from then on.
 
-    Half way, a write has left its temporary file, and a deletion of several has deleted some.
+    Half way, a write has left its temporary file, a move its copy, and a deletion of several has deleted some.
     What other threads do by the clock below ``uncounted`` prefixes does not count, and fails with
     a StorageError afterwards. ``stop_at`` 0 never stops: ``operations()`` then says how many
     there are.
@@ -235,6 +241,10 @@ class FaultyStore(WrappedStore):
         match kind:
             case Kind.PUT | Kind.PUT_IF_ABSENT | Kind.PUT_IF_MATCH | Kind.CREATE_FILE:
                 self.inner.put(temporary_path(path), b"unfinished")
+            case Kind.MOVE:
+                source, to = path.split("\n")
+                if self.inner.stat(source) is not None:
+                    self.inner.put(to, self.inner.read(source))
             case Kind.DELETE_ALL:
                 paths = [line for line in path.split("\n") if line]
                 self.inner.delete_all(paths[: (len(paths) + 1) // 2])
@@ -260,6 +270,10 @@ class LostAnswerStore(WrappedStore):
         if first is PutOutcome.WON and nonce is None and self.inner.read(path) == data:
             return PutOutcome.MINE
         return second
+
+    def move(self, path: str, to: str) -> None:
+        self.inner.move(path, to)
+        self.inner.move(path, to)
 
     def delete(self, path: str) -> None:
         self.inner.delete(path)

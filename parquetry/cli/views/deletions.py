@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.message import in_full
-from parquetry.runtime.services.deletions import Deletion, DeletionReason, Deletions
+from parquetry.runtime.services.deletions import Deletion, DeletionReason, Deletions, Quarantined
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.write.partition_retention import PartitionExpiry
 
@@ -22,6 +23,7 @@ _NOUNS: Final[Mapping[DeletionReason, tuple[str, str]]] = {
     DeletionReason.DEAD_WRITE: ("file", "of writers that ended without a commit"),
     DeletionReason.ROLLED_BACK: ("orphan", "of rolled-back writes"),
     DeletionReason.ABANDONED: ("orphan", "of groups that clusterings abandoned"),
+    DeletionReason.QUARANTINE: ("orphan", "whose quarantine is over"),
     DeletionReason.LEFTOVER: ("leftover", "of writers that have ended"),
     DeletionReason.STATISTICS: ("file", "of statistics without data"),
     DeletionReason.ARCHIVED: ("state", "of archived instants"),
@@ -34,6 +36,7 @@ _REASONS: Final[Mapping[DeletionReason, str]] = {
     DeletionReason.DEAD_WRITE: "the writer of {instant} ended without a commit",
     DeletionReason.ROLLED_BACK: "{instant} was rolled back",
     DeletionReason.ABANDONED: "the clustering {instant} abandoned its file group",
+    DeletionReason.QUARANTINE: "an orphan of {instant}, whose quarantine is over",
     DeletionReason.LEFTOVER: "its writer has ended",
     DeletionReason.STATISTICS: "no data file of its write is left",
     DeletionReason.ARCHIVED: "{instant} moves to the archive",
@@ -58,6 +61,11 @@ class DeletionsView:
             lines += [f"    {file_text(file)}" for file in shown]
             if more := len(files) - len(shown):
                 lines.append(f"    and {count(more, 'more file')}; -v names all")
+        shown_orphans = outcome.quarantine if self.verbose else outcome.quarantine[:SHOWN_FILES]
+        lines += [f"  {line}" for line in quarantine_lines(outcome)]
+        lines += [f"    {quarantined_text(file)}" for file in shown_orphans]
+        if more := len(outcome.quarantine) - len(shown_orphans):
+            lines.append(f"    and {count(more, 'more orphan')}; -v names all")
         if outcome.earliest_retained is not None:
             lines.append(f"  the table stays readable as of {outcome.earliest_retained} and later")
         return "\n".join(lines)
@@ -85,7 +93,30 @@ def reasons_text(deletions: Deletions) -> str:
         f"{files_text(reason, len(files))} ({human_size(sum(file.size_bytes for file in files))})"
         for reason, files in deletions.by_reason.items()
     )
-    return f"{total_text(deletions)}: {', '.join(parts)}"
+    total = ": ".join(filter(None, (total_text(deletions), ", ".join(parts))))
+    return "; ".join((total, *quarantine_lines(deletions)))
+
+
+def quarantine_lines(deletions: Deletions) -> Iterator[str]:
+    """Yield a line about orphans that would be moved to the quarantine, and one about those that stay."""
+    for is_new, what in (
+        (True, "moves {orphans} to the quarantine"),
+        (False, "keeps {orphans} in the quarantine"),
+    ):
+        files = [file for file in deletions.quarantine if file.is_new is is_new]
+        if files:
+            size = human_size(sum(file.size_bytes for file in files))
+            orphans = what.format(orphans=count(len(files), "orphan"))
+            yield f"{orphans}, {size}, the first until {_time(min(file.until_ms for file in files))}"
+
+
+def quarantined_text(file: Quarantined) -> str:
+    """Return the former path and size of an orphan, and when it may be deleted."""
+    return f"{file.path}  {human_size(file.size_bytes)}  in the quarantine until {_time(file.until_ms)}"
+
+
+def _time(milliseconds: int) -> str:
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def file_lines(deletions: Deletions) -> Iterator[str]:
@@ -93,6 +124,9 @@ def file_lines(deletions: Deletions) -> Iterator[str]:
     yield from (f"deletes {file_text(file)}" for file in deletions.files[:SHOWN_FILES])
     if (more := len(deletions.files) - SHOWN_FILES) > 0:
         yield f"deletes {count(more, 'more file')}; JSON names all"
+    yield from map(quarantined_text, deletions.quarantine[:SHOWN_FILES])
+    if (more := len(deletions.quarantine) - SHOWN_FILES) > 0:
+        yield f"{count(more, 'more orphan')} in the quarantine; JSON names all"
 
 
 def expiry_lines(expiry: PartitionExpiry) -> Iterator[str]:

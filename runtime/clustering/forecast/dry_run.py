@@ -163,6 +163,10 @@ class _MemoryStore:
         yield sink
         self._written[path] = sink.getvalue()
 
+    def move(self, path: str, to: str) -> None:
+        if path in self._written:
+            self._written[to] = self._written.pop(path)
+
     def delete(self, path: str) -> None:
         self._written.pop(path, None)
 

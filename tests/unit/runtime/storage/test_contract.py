@@ -383,6 +383,27 @@ def test_parquet_is_written_and_read_through_the_store(store):
         assert file.read().equals(table)
 
 
+def test_a_moved_object_is_at_its_new_path_alone_with_the_time_of_now(store):
+    store.put("p/old", b"old")
+    store.put("q/new [1]", b"replaced")
+    before_ms = store.stat("p/old").modified_ms
+    time.sleep(1.1)  # the clock of a bucket has whole seconds
+    store.move("p/old", "q/new [1]")
+    assert store.read("q/new [1]") == b"old"
+    assert store.read_range("q/new [1]", 1, 3) == b"ld"
+    assert store.open_input("q/new [1]").read() == b"old"
+    assert paths(store, recursive=True) == ["q/new [1]"]
+    assert store.stat("p/old") is None
+    info = store.stat("q/new [1]")
+    assert info.size_bytes == 3
+    assert info.modified_ms >= before_ms + 1000
+    store.move("p/old", "q/new [1]")
+    store.move("never/was", "r/x")
+    assert paths(store, recursive=True) == ["q/new [1]"]
+    store.move("q/new [1]", "p/old")
+    assert [store.read("p/old"), paths(store, "q")] == [b"old", []]
+
+
 def test_delete_ignores_an_absent_object(store):
     store.put("p/f", b"x")
     for path in ("p/f", "p/f", "never/was"):

@@ -100,6 +100,37 @@ def test_deletes_take_the_checksum_file_along(store):
     assert everything(store.root) == []
 
 
+def test_a_move_leaves_no_checksum_file_that_readers_would_check(store):
+    for path in ("p/a", "p/.a.crc", "q/b", "q/.b.crc"):
+        store.put(path, path.encode())
+    store.move("p/a", "q/b")
+    assert everything(store.root) == ["q/b"]
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM])
+def test_a_file_that_cannot_be_renamed_is_copied(store, monkeypatch, code):
+    store.put("p/a", b"rows" * 1_000_000)
+
+    def refused(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "rename" if code == errno.EXDEV else "utime", refused)
+    store.move("p/a", "q/b")
+    assert everything(store.root) == ["q/b"]
+    assert store.read("q/b") == b"rows" * 1_000_000
+
+
+def test_a_move_follows_no_link(store, tmp_path):
+    (tmp_path / "theirs").write_text("theirs")
+    store.put("p/f", b"")
+    (store.root / "p/link").symlink_to(tmp_path / "theirs")
+    (store.root / "out").symlink_to(tmp_path)
+    for path, to in (("p/link", "q/x"), ("p/f", "out/x"), ("out/theirs", "q/x")):
+        with pytest.raises(StorageError, match="is a link"):
+            store.move(path, to)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t", "theirs"]
+
+
 @pytest.mark.parametrize("to", ["outside", "t/inside"])
 def test_no_folder_is_a_link(store, tmp_path, to):
     theirs = tmp_path / to

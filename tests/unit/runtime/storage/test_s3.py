@@ -401,3 +401,22 @@ def test_an_empty_object_is_opened_though_s3_refuses_a_range_of_it(store, s3_req
         store.put("full", b"x")
         with pytest.raises(StorageError, match="cannot read s3://"):
             store.open_input("full")
+
+
+def test_what_is_too_large_for_one_copy_is_copied_in_parts(store, monkeypatch):
+    monkeypatch.setattr(s3, "_MOST_COPIED_BYTES", 2)
+    store.put("p/a", b"rows")
+    store.move("p/a", "q/b")
+    assert [(info.path, info.size_bytes) for info in store.list(recursive=True)] == [("q/b", 4)]
+
+
+def test_a_copy_that_fails_deletes_nothing(store, monkeypatch):
+    store.put("p/a", b"rows")
+
+    def refused(*_):
+        raise answer(500, "InternalError")
+
+    monkeypatch.setattr(S3Store, "_copy", refused)
+    with pytest.raises(StorageError, match="cannot copy"):
+        store.move("p/a", "q/b")
+    assert store.read("p/a") == b"rows"
