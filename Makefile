@@ -72,6 +72,9 @@ interop: setup browser interop-env ## real Apache Hudi 0.15.0 and 1.2.0 on Spark
 readers: setup interop-env ## every reader on every kind of table: docs/reference/readers.md
 	$(BIN)/python -m tests.interop.readers.run
 
+monitoring: venv ## the alert rules and the dashboard's queries, checked by promtool
+	$(BIN)/python -m tools.check_monitoring
+
 test-long: setup browser interop-env ## the long suites: more seeds, more histories, whole matrices (MINUTES=5 for some of them)
 	$(BIN)/python -m tools.run_tests --long $(if $(MINUTES),--minutes $(MINUTES))
 
