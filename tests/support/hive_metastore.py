@@ -124,9 +124,9 @@ class MemoryMetastore:
     def add_partitions_req(self, request: Any) -> Any:
         stored = self.partitions_of[request.dbName, request.tblName]
         for part in request.parts:
-            found = stored.setdefault(self._name(part), _kept(part))
-            if found is not stored[self._name(part)] and not request.ifNotExists:
+            if self._name(part) in stored and not request.ifNotExists:
                 raise ttypes.AlreadyExistsException(self._name(part))
+            stored.setdefault(self._name(part), _kept(part))
         return ttypes.AddPartitionsResult()
 
     def alter_partitions_with_environment_context(

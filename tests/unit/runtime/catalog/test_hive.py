@@ -218,6 +218,29 @@ def test_a_change_of_others_during_a_sync_is_not_overwritten() -> None:
         assert catalog.table().parameters["team"] == "blue"
 
 
+def test_a_partition_that_others_registered_meanwhile_is_left() -> None:
+    with memory_metastore() as uri:
+        catalog = CountedHive(uri, database="db")
+        catalog.create(PARTITIONED)
+        (theirs,) = partitions(1)
+        catalog.add(PARTITIONED, [replace(theirs, location="file:/elsewhere")])
+        catalog.add(PARTITIONED, partitions(2))
+        found = {part.values: part.location for part in catalog.every_partition()}
+    assert found == {("d0",): "file:/elsewhere", ("d1",): "file:/t/day=d1"}
+
+
+def test_the_metastore_sets_the_time_of_a_change() -> None:
+    with memory_metastore() as uri:
+        catalog = CountedHive(uri, database="db")
+        catalog.create(ENTRY)
+        old = {"transient_lastDdlTime": "5"}
+        catalog.change(parameters=old)
+        stored = catalog.table()
+        catalog.replace(replace(ENTRY, parameters={**ENTRY.parameters, **old}), keeps_version=True)
+        assert stored.parameters.items() >= old.items()
+        assert int(catalog.table().parameters["transient_lastDdlTime"]) > 5
+
+
 def test_a_partition_that_others_dropped_meanwhile_is_not_updated() -> None:
     with memory_metastore() as uri:
         catalog = CountedHive(uri, database="db")
