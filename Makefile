@@ -127,6 +127,7 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 	$(BIN)/python -m benchmarks.requests
 	$(BIN)/python -m benchmarks.reads
 	$(BIN)/python -m benchmarks.shares
+	$(BIN)/python -m benchmarks.publish
 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info

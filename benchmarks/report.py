@@ -50,6 +50,7 @@ processes of a cluster take is counted with the peer.
 [SESSIONS.md](SESSIONS.md) measures a point query on many small files, before and after clustering. [SHARES.md](SHARES.md)
 measures where the CPU time of the Python tasks goes. [LEARNED.md](LEARNED.md)
 counts the filters of public logs that `learn` understands.
+[PUBLISH.md](PUBLISH.md) measures what publishing adds to W2 and W3.
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ PARTITION = ARGUMENTS.get("partition_by", "y")
 
 def main(builder: Any) -> None:
     import parquetry
+    from parquetry.runtime.services import after_write
     from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
-    from parquetry.runtime.spec.table_spec import Extra
+    from parquetry.runtime.spec.table_spec import DeltaFormat, Extra, IcebergFormat, Publish
     from parquetry.runtime.storage.open import open_store
     from parquetry.runtime.table.applied import write_applied
     from parquetry.runtime.table.handle import open_table
@@ -36,7 +38,24 @@ def main(builder: Any) -> None:
     )
     default = {name: int(ARGUMENTS[name]) for name in ("max_file_size", "small_file_limit")}
 
-    def create(table: str, source: str, limits: dict[str, Any]) -> None:
+    published = {
+        "": None,
+        "delta": Publish(delta=DeltaFormat()),
+        "iceberg": Publish(iceberg=IcebergFormat()),
+    }
+    publishing: list[float] = []
+    publish_after = after_write.publish_after
+
+    def timed(*arguments: Any) -> Any:
+        begin = time.process_time()
+        try:
+            return publish_after(*arguments)
+        finally:
+            publishing.append(time.process_time() - begin)
+
+    after_write.publish_after = timed
+
+    def create(table: str, source: str, limits: dict[str, Any], publish: str) -> None:
         schema = spark.read.parquet(source).schema
         sizing = {**default, **limits}
         spec = parquetry.TableSpec(
@@ -51,6 +70,7 @@ def main(builder: Any) -> None:
             ),
             record_key=("k",),
             ordering="ts",
+            publish=published[publish],
             partition_by=(PARTITION,) if PARTITION else (),
             sizing=parquetry.SizingPolicy(
                 max_file_size_bytes=sizing["max_file_size"],
@@ -73,11 +93,14 @@ def main(builder: Any) -> None:
         fresh: bool = False,
         limits: dict[str, Any] | None = None,
         computes: bool = False,
-    ) -> None:
+        publish: str = "",
+    ) -> dict[str, float]:
         if fresh or not Path(table).exists():
             shutil.rmtree(table, ignore_errors=True)
-            create(table, source, limits or {})
+            create(table, source, limits or {}, publish)
+        publishing.clear()
         getattr(parquetry.open(table), operation)(frame_of(spark, source, computes=computes))
+        return {"publishing_cpu_seconds": sum(publishing)}
 
     def scatter(table: str, source: str, rows_per_file: int) -> None:
         """The input in files of so many rows in their order of arrival."""
