@@ -273,7 +273,9 @@ class HiveCatalog:
                 self._disconnect()
                 self._addresses.append(self._addresses.pop(0))
                 if attempt + 1 == _ATTEMPTS:
-                    raise self._error(operation, error) from error
+                    failure = self._error(operation, error)
+                    failure.is_outage = True
+                    raise failure from error
                 time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
             except (self._thrift.TException, ValueError) as error:
                 self._disconnect()

@@ -72,8 +72,11 @@ def test_a_repeated_request_may_have_been_done_before(waits) -> None:
 def test_attempts_end(waits) -> None:
     with memory_metastore(Flaky(before=9)) as uri:
         catalog = CountedHive(uri, database="db")
-        with pytest.raises(CatalogError, match=r"lake: db\.t: the Hive Metastore refused get_table_req"):
+        with pytest.raises(
+            CatalogError, match=r"lake: db\.t: the Hive Metastore refused get_table_req"
+        ) as caught:
             catalog.table()
+        assert caught.value.is_outage, "other tables of the command would wait for it too"
         assert catalog.taken() == {"get_table_req": 5}
 
 
@@ -111,8 +114,12 @@ def test_a_metastore_that_does_not_answer_is_given_up(waits) -> None:
 
 def test_what_is_no_metastore_is_an_error(waits) -> None:
     answer = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-    with server_that_answers(answer) as uri, pytest.raises(CatalogError, match="refused get_table_req"):
+    with (
+        server_that_answers(answer) as uri,
+        pytest.raises(CatalogError, match="refused get_table_req") as caught,
+    ):
         CountedHive(uri, database="db").table()
+    assert not caught.value.is_outage
     assert waits == []
 
 
