@@ -142,7 +142,7 @@ def planning() -> list[str]:
     return [
         "### W6",
         "",
-        "Clustering plans start no JVM. [CLUSTERING_PLANS.md](CLUSTERING_PLANS.md) measures their cost for up to 100,000 files. [PLANS.md](PLANS.md) measures `validate`, `plan` and other commands without a JVM, for up to 1,000 tables. [LAYOUT_TESTS.md](LAYOUT_TESTS.md) measures `test` for 10,000 files, and [DATA_TESTS.md](DATA_TESTS.md) tests of rows, which do start one.",
+        "Clustering plans start no JVM. [CLUSTERING_PLANS.md](CLUSTERING_PLANS.md) measures their cost for up to 100,000 files. [SUGGESTIONS.md](SUGGESTIONS.md) compares suggested layouts with an exhaustive search. [PLANS.md](PLANS.md) measures `validate`, `plan` and other commands without a JVM, for up to 1,000 tables. [LAYOUT_TESTS.md](LAYOUT_TESTS.md) measures `test` for 10,000 files, and [DATA_TESTS.md](DATA_TESTS.md) tests of rows, which do start one.",
         "",
     ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from parquetry.compiler.evidence.figures import emptied_columns
 from parquetry.compiler.evidence.model import MetaColumnFigures
@@ -20,6 +21,7 @@ from parquetry.runtime.clustering.forecast.queries import (
     DeclaredQuery,
     GroupForecast,
     QueryForecast,
+    sum_by_query,
 )
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
@@ -29,7 +31,7 @@ from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, PlannedGroup
-from parquetry.runtime.layout.skipping.files import Reads
+from parquetry.runtime.layout.skipping.files import NOTHING, Reads
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
@@ -37,6 +39,15 @@ from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.statistics import look_up
+
+MOST_GROUPS: Final = 256
+"""The largest number of groups whose rows are sampled for a forecast.
+
+As each group needs some thousand rows to be forecast, this bounds the sample of a table of any size.
+"""
+
+MOST_FORECASTERS: Final = 8
+"""The largest number of samples in memory; layouts that divide the files differently have different ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +111,7 @@ class SimulatedTable:
         )
         self._now = self.queries.reads(self._statistics.values())
         self._rate = throughput(handle, timeline)
+        self._reads_by_file: dict[str, tuple[Reads, ...]] = {}
         self._forecasters: dict[tuple[SampleLimits, tuple[tuple[str, ...], ...]], Forecaster] = {}
         self._dry_run = DryRun(handle.store, self.spec, self.queries)
 
@@ -195,12 +207,19 @@ class SimulatedTable:
         )
         if self._encrypted or not self.queries:
             return candidate
-        forecasts = self._forecasts(layout, groups, columns, limits, dry_run=dry_run) if groups else []
-        expected = [one.expected for one in self.queries.whole(kept, forecasts)]
+        sampled = groups if dry_run else self._sampled(groups)
+        forecasts = self._forecasts(layout, sampled, columns, limits, dry_run=dry_run) if sampled else []
+        known = {id(group) for group in sampled}
+        others = [group for group in groups if id(group) not in known]
+        files_after = (
+            sum(len(forecast.files) for forecast in forecasts) + Debt(groups=tuple(others)).files_after
+        )
+        whole = self.queries.whole(kept, [*forecasts, self._in_proportion(others, forecasts)])
+        expected = [one.expected for one in whole]
         figures = zip(self.queries, self._now, expected, strict=True)
         return replace(
             candidate,
-            files_after=len(kept) + sum(len(forecast.files) for forecast in forecasts),
+            files_after=len(kept) + files_after,
             queries=tuple(
                 QueryForecast(query=query.name, now=now, expected=left) for query, now, left in figures
             ),
@@ -223,6 +242,47 @@ class SimulatedTable:
             return self._dry_run.forecast(files, self._statistics, layout, target_bytes=target_bytes)
         return self._forecaster(groups, columns, limits).forecast(layout, target_bytes=target_bytes)
 
+    def _sampled(self, groups: Sequence[PlannedGroup]) -> Sequence[PlannedGroup]:
+        """Return the groups to sample: all, or if there are many, the same number for each query, evenly.
+
+        Groups from which no query reads anything are left out, and count as if none will.
+        """
+        if len(groups) <= MOST_GROUPS:
+            return groups
+        each = max(MOST_GROUPS // max(len(self.queries), 1), 1)
+        reads = [self._reads(group) for group in groups]
+        chosen: set[int] = set()
+        for query in range(len(self.queries)):
+            met = [number for number, of_group in enumerate(reads) if of_group[query].data_bytes]
+            count = min(each, len(met))
+            chosen |= {met[(2 * place + 1) * len(met) // (2 * count)] for place in range(count)}
+        return [groups[number] for number in sorted(chosen)]
+
+    def _in_proportion(
+        self, groups: Sequence[PlannedGroup], forecasts: Sequence[GroupForecast]
+    ) -> GroupForecast:
+        """Return the forecast of groups without a sample, whose reads change as those of the other groups."""
+        if not groups:
+            return GroupForecast()
+        none = tuple(QueryForecast(query=query.name, now=NOTHING, expected=NOTHING) for query in self.queries)
+        known = sum_by_query([*none, *(query for forecast in forecasts for query in forecast.queries)])
+        reads = [self._reads(group) for group in groups]
+        now = [sum((of_group[query] for of_group in reads), NOTHING) for query in range(len(known))]
+        return GroupForecast(
+            queries=tuple(
+                QueryForecast(query=of.query, now=here, expected=_in_proportion(here, of))
+                for of, here in zip(known, now, strict=True)
+            )
+        )
+
+    def _reads(self, group: PlannedGroup) -> tuple[Reads, ...]:
+        """Return what each query reads of a group now."""
+        for file in group.files:
+            if file.path not in self._reads_by_file:
+                self._reads_by_file[file.path] = self.queries.reads([self._statistics[file.path]])
+        of_files = [self._reads_by_file[file.path] for file in group.files]
+        return tuple(sum(reads, NOTHING) for reads in zip(*of_files, strict=True))
+
     def _share(self, expected: Iterable[Reads]) -> float:
         """Return the weighted bytes that queries are expected to read, divided by those they read now."""
         (_, now), (_, left) = self.queries.weighted(self._now), self.queries.weighted(expected)
@@ -241,6 +301,8 @@ class SimulatedTable:
         parts = sorted(arrived, key=lambda files: files[0].path)
         key = limits, tuple(tuple(file.path for file in files) for files in parts)
         if key not in self._forecasters:
+            while len(self._forecasters) >= MOST_FORECASTERS:
+                del self._forecasters[next(iter(self._forecasters))]
             # Layouts are compared on the whole table, so each group needs a sample.
             self._forecasters[key] = Forecaster(
                 self._handle.store,
@@ -250,3 +312,19 @@ class SimulatedTable:
                 limits=limits.for_each_of(len(parts)),
             )
         return self._forecasters[key]
+
+
+def _in_proportion(now: Reads, known: QueryForecast) -> Reads:
+    """Return the expected reads of files from their present ones, by the change of others that are known."""
+
+    def changed(figure: str) -> int:
+        before, after, here = (int(getattr(of, figure)) for of in (known.now, known.expected, now))
+        return round(here * after / before) if before else here
+
+    return Reads(
+        files=changed("files"),
+        row_groups=changed("row_groups"),
+        rows=changed("rows"),
+        data_bytes=changed("data_bytes"),
+        paged_row_groups=changed("paged_row_groups"),
+    )

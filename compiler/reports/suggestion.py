@@ -12,7 +12,7 @@ from parquetry.compiler.evidence.money import PlanPrices
 from parquetry.compiler.reports.simulate_clustering import CandidateLayout, CandidateLayouts, SimulatedTable
 from parquetry.errors import UsageError
 from parquetry.runtime.clustering.forecast.queries import DeclaredQuery
-from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
+from parquetry.runtime.clustering.forecast.sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.layout.clustering.depth import CURVES
 from parquetry.runtime.spec.clustering import STITCH, ClusteringScope, ExecutionPolicy
 from parquetry.runtime.storage.model import ObjectStore
@@ -109,37 +109,42 @@ def simulate_layouts(
 
 
 @retry_stale
-def suggest(store: ObjectStore, *, prices: PlanPrices | None = None) -> Suggestion:
+def suggest(
+    store: ObjectStore, *, prices: PlanPrices | None = None, sample: SampleLimits | None = None
+) -> Suggestion:
     """Simulate the layouts that fit the declared queries, and suggest the one to use.
 
     Args:
         store: the store of the table.
         prices: the prices of the target; None for no amounts.
+        sample: the limits of a sample by which all layouts are compared, whatever the size of the table. By
+        default, the layouts of a small table are written in memory, and a large one has the sample of a plan.
 
     Raises:
         TableNotFoundError: if there is no table.
 
     """
     table = SimulatedTable(open_table(store))
-    return replace(_suggested(table), meta_columns=table.emptied_meta_columns(prices))
+    return replace(_suggested(table, sample), meta_columns=table.emptied_meta_columns(prices))
 
 
-def _suggested(table: SimulatedTable) -> Suggestion:
-    """Return the suggested layout."""
+def _suggested(table: SimulatedTable, sample: SampleLimits | None) -> Suggestion:
+    """Return the suggested layout; with ``sample``, no layout is written in memory."""
+    screening = _SCREENING if sample is None else _a_quarter_of(sample)
     policy = table.policy.execution
     names = _query_columns(table)
     alone = [policy, replace(policy, strategy=STITCH, columns=())]
     alone += [replace(policy, strategy="sort", columns=(name,)) for name in names]
     first = _distinct(alone)
-    candidates = table.simulate(first, limits=_SCREENING)
+    candidates = table.simulate(first, limits=screening)
     if _no_forecast(candidates) is not None:
         return suggestion_of(candidates, tried=len(first))
     every = _distinct([*first, *_crossed(policy, _best_alone(candidates, names))])
-    if table.size_bytes * len(every) <= _DRY_RUN_BYTES:
+    if sample is None and table.size_bytes * len(every) <= _DRY_RUN_BYTES:
         return suggestion_of(table.simulate(every, dry_run=True), tried=len(every))
-    crossed = table.simulate(every[len(first) :], limits=_SCREENING).candidates
+    crossed = table.simulate(every[len(first) :], limits=screening).candidates
     finalists = _finalists(
-        table, replace(candidates, candidates=(*candidates.candidates, *crossed)), always=first
+        table, replace(candidates, candidates=(*candidates.candidates, *crossed)), always=first, sample=sample
     )
     return suggestion_of(finalists, tried=len(every))
 
@@ -203,21 +208,31 @@ def _best_alone(candidates: CandidateLayouts, names: Sequence[str]) -> list[str]
 
 
 def _finalists(
-    table: SimulatedTable, candidates: CandidateLayouts, *, always: Sequence[ExecutionPolicy]
+    table: SimulatedTable,
+    candidates: CandidateLayouts,
+    *,
+    always: Sequence[ExecutionPolicy],
+    sample: SampleLimits | None,
 ) -> CandidateLayouts:
     """Simulate the best layouts of the first round, the best for each query, and ``always`` in more detail.
 
-    A small table gets a dry run in memory, a large one a forecast from a sample as large as a plan's.
+    A small table gets a dry run in memory, a large one a forecast from ``sample``, by default one as large as
+    a plan's.
     """
     ranked = sorted(candidates.candidates, key=lambda candidate: candidate.share)
-    is_small = table.size_bytes <= _LARGEST_BYTES
+    is_small = sample is None and table.size_bytes <= _LARGEST_BYTES
     most = max(_DRY_RUN_BYTES // table.size_bytes, _FINALISTS) if is_small else _FINALISTS
     of_query = [
         min(candidates.candidates, key=lambda candidate: candidate.queries[number].expected.data_bytes)
         for number in range(len(candidates.queries))
     ]
     chosen = [candidate.execution for candidate in (*ranked[:most], *of_query)]
-    return table.simulate(dict.fromkeys([*chosen, *always]), dry_run=is_small)
+    return table.simulate(dict.fromkeys([*chosen, *always]), limits=sample, dry_run=is_small)
+
+
+def _a_quarter_of(sample: SampleLimits) -> SampleLimits:
+    """Return the limits with a quarter of the rows, for the first round."""
+    return replace(sample, rows=sample.rows // 4, group_rows=sample.group_rows // 4)
 
 
 def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from parquetry.compiler.reports import suggestion
-from parquetry.compiler.reports.simulate_clustering import CandidateLayouts
+from parquetry.compiler.reports import simulate_clustering, suggestion
+from parquetry.compiler.reports.simulate_clustering import CandidateLayouts, SimulatedTable
 from parquetry.compiler.reports.suggestion import Suggestion, suggest
+from parquetry.runtime.clustering.forecast import by_sample
 from parquetry.runtime.clustering.forecast.dry_run import DryRun
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries
+from parquetry.runtime.clustering.forecast.sample import SampleLimits, draw
 from parquetry.runtime.clustering.plan.survey import FurtherSteps, clustering_file
 from parquetry.runtime.errors import StaleTimelineError
-from parquetry.runtime.spec.clustering import ExecutionPolicy
+from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy
+from parquetry.runtime.table.applied import write_applied
+from parquetry.runtime.table.handle import open_table
 from tests.support.layout_search import TARGET, RandomTable, all_layouts, measured_bytes, random_table
 from tests.support.stores import ReadOnlyStore
 
@@ -76,6 +81,66 @@ def test_a_suggestion_reads_little_more_than_the_best_for_every_seed(rows, colum
     print(f"{rows} rows, {columns} columns: the worst {factors[-1]:.3f}, the median {factors[12]:.3f}")
     assert {seed: factor for seed, (factor, _) in found.items() if factor > NEAR} == {}
     assert {seed: predicted for seed, (_, predicted) in found.items() if not 0.99 <= predicted <= 1.01} == {}
+
+
+@pytest.mark.parametrize(
+    ("seed", "rows"),
+    [(612, 40_000), *(pytest.param(seed, 120_000, marks=pytest.mark.long) for seed in (614, 615, 616))],
+)
+def test_a_suggestion_by_a_sample_reads_little_more_than_the_best_layout(tmp_path, monkeypatch, seed, rows):
+    """As for a table that is too large to be written in memory: a sixteenth of the rows decides, twice alike."""
+    table = random_table(tmp_path, seed, rows=rows, columns=3)
+    sample = SampleLimits(rows=rows // 16, group_rows=rows // 16, tried_bytes=512 * 1024)
+    drawn = []
+    with monkeypatch.context() as patched:
+        patched.setattr(DryRun, "forecast", lambda *_, **__: pytest.fail("the table is written in memory"))
+        patched.setattr(by_sample, "draw", lambda *given: drawn.extend(found := draw(*given)) or found)
+        found = suggest(ReadOnlyStore(table.store), sample=sample)
+        assert suggest(table.store, sample=sample) == found
+    assert {sum(each.of_rows for each in drawn[:1])} == {rows}
+    assert all(0 < each.rows.num_rows <= rows // 16 + 1 for each in drawn)
+    simulated = SimulatedTable(open_table(table.store))
+    now = simulated.policy.execution
+    every = [replace(now, strategy=each.strategy, columns=each.columns) for each in all_layouts(table.asked)]
+    shares = {
+        each.execution: each.share for each in simulated.simulate([now, *every], dry_run=True).candidates
+    }
+    read = 1.0 if found.best is None else shares[found.best.execution]
+    assert read <= NEAR * min(1.0, *shares.values())
+
+
+def test_of_many_groups_some_are_sampled(tmp_path, monkeypatch):
+    """The reads of the others change in proportion, so that layouts keep their order and nearly their shares."""
+    table = random_table(tmp_path, 10, rows=30_000, columns=2)
+    section = table.spec.extra.clustering
+    groups = replace(section, plan=replace(section.plan, max_group_size_bytes=TARGET // 3))
+    extra = replace(table.spec.extra, clustering=groups)
+    write_applied(table.store, replace(table.spec, extra=extra), number=2)
+    sort = ExecutionPolicy(strategy="sort", scope=ClusteringScope.GROUP)
+    layouts = [ExecutionPolicy(), *(replace(sort, columns=(name,)) for name in table.asked)]
+    drawn = []
+    monkeypatch.setattr(by_sample, "draw", lambda *given: drawn.append(given[1]) or draw(*given))
+    whole = SimulatedTable(open_table(table.store)).simulate(layouts).candidates
+    every = max(len(sampled) for sampled in drawn)
+    assert every == len(table.slices)
+    drawn.clear()
+    monkeypatch.setattr(simulate_clustering, "MOST_GROUPS", every // 2)
+    monkeypatch.setattr(simulate_clustering, "MOST_FORECASTERS", 1)
+    simulated = SimulatedTable(open_table(table.store))
+    part = simulated.simulate(layouts).candidates
+    assert simulated.simulate(layouts[::-1]).candidates == part[::-1]
+    assert max(len(sampled) for sampled in drawn) <= every // 2
+    for one, other in zip(whole, part, strict=True):
+        assert other.share == pytest.approx(one.share, rel=0.05)
+        assert other.files_after == pytest.approx(one.files_after, abs=every // 2)
+
+
+def test_a_large_table_is_compared_by_a_sample(tmp_path, monkeypatch):
+    for limit in ("_DRY_RUN_BYTES", "_LARGEST_BYTES"):
+        monkeypatch.setattr(suggestion, limit, 1)
+    monkeypatch.setattr(DryRun, "forecast", lambda *_, **__: pytest.fail("the table is written in memory"))
+    table = random_table(tmp_path, 5, rows=4000, columns=2)
+    assert suggest(table.store).best == suggest(table.store, sample=SampleLimits()).best
 
 
 def test_the_columns_of_every_query_are_tried_alone(tmp_path, monkeypatch):
