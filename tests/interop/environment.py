@@ -58,6 +58,16 @@ S3A_JARS = {
 The development Spark comes with Hadoop 3.5.0, the Spark of real Hudi with 3.3.4.
 """
 
+FORMAT_JARS = {
+    "delta-spark_2.12-3.3.2.jar": "4e92085d5d794cf949c50bb665b91384857cad58680c2d0bfc9c7ad353e98e85",
+    "delta-storage-3.3.2.jar": "c096975a2ca97ccc9b4005aa5cce16c9ac3903139d340da6665b66ace67d7c36",
+    "iceberg-spark-runtime-3.5_2.12-1.10.0.jar": "70f9471870b2d456167d703c829f098a446b86bb1379eee338c0efa03a341026",
+}
+"""Delta and Iceberg for Spark 3.5, with the SHA-256 of each."""
+
+FORMAT_VERSIONS = {"spark-delta": "delta-spark 3.3.2", "spark-iceberg": "iceberg-spark-runtime 1.10.0"}
+"""Their versions, by the readers that they are in the matrix."""
+
 HUDI_VERSIONS = ("0.15.0", "1.2.0")
 """The versions that all suites use. Long suites also fetch 1.0.2, which makes tables of version 8."""
 
@@ -131,6 +141,23 @@ def hudi_bundle(version: str) -> Path:
             _resolve(python, f"org.apache.hudi:{HUDI_ARTIFACT}:{version}", [jar])
         check_jar(jar, HUDI_JARS[version])
     return jar
+
+
+def format_jars() -> list[Path]:
+    """The jars with which Spark 3.5 reads Delta and Iceberg; fetched from Maven Central when they are not there."""
+    python = spark_python("3.5")
+    with _only_one("formats"):
+        jars = [cache_folder() / "formats" / name for name in FORMAT_JARS]
+        if not all(jar.exists() for jar in jars):
+            _report("fetching Delta and Iceberg for Spark 3.5, 60 MB")
+            coordinates = (
+                "io.delta:delta-spark_2.12:3.3.2",
+                "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.10.0",
+            )
+            _resolve(python, ",".join(coordinates), jars)
+        for jar in jars:
+            check_jar(jar, FORMAT_JARS[jar.name])
+    return jars
 
 
 def s3a_jars(hadoop: str) -> list[Path]:

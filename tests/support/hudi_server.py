@@ -50,8 +50,8 @@ class Server:
         frame = self.spark.read.parquet(rows)
         frame.coalesce(1).write.format("hudi").options(**options).mode(mode).save(path)
 
-    def read(self, path: str, out: str, options: dict[str, str], where: str | None) -> None:
-        frame = self.spark.read.format("hudi").options(**options).load(path)
+    def read(self, path: str, out: str, options: dict[str, str], where: str | None, form: str) -> None:
+        frame = self.spark.read.format(form).options(**options).load(path)
         self._store(frame if where is None else frame.where(where), out)
 
     def sql(self, text: str, conf: dict[str, str]) -> list[dict[str, Any]]:

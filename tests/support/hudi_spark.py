@@ -17,7 +17,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.interop.environment import hudi_bundle, spark_environment, spark_python
+from tests.interop.environment import format_jars, hudi_bundle, spark_environment, spark_python
 
 SERVER = Path(__file__).with_name("hudi_server.py")
 NO_METADATA_TABLE = {"hoodie.metadata.enable": "false"}
@@ -45,6 +45,17 @@ SMALL_MACHINE = {
     "hoodie.markers.type": "DIRECT",
 }
 KEYGEN = "org.apache.hudi.keygen."
+
+
+FORMATS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.catalog.files": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.files.type": "hadoop",
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+}
+"""The settings of a session that also has Delta and Iceberg; tables of `files` are named by their folders."""
 
 
 class HudiError(Exception):
@@ -190,8 +201,12 @@ class HudiSpark:
         where: str | None = None,
         metadata_table: bool | None = False,
         options: Mapping[str, str] | None = None,
+        form: str = "hudi",
     ) -> pa.Table:
-        """Rows with meta columns: latest, as of an instant, or of the commits in (since, until]."""
+        """Rows with meta columns: latest, as of an instant, or of the commits in (since, until].
+
+        Another `form` is one in which the table is published.
+        """
         settings = dict(options or {})
         if metadata_table is not None:
             settings["hoodie.metadata.enable"] = str(metadata_table).lower()
@@ -203,7 +218,7 @@ class HudiSpark:
             if until is not None:
                 settings["hoodie.datasource.read.end.instanttime"] = until
         out = self._fresh("out")
-        self._ask("read", path=path, out=out, options=settings, where=where)
+        self._ask("read", path=path, out=out, options=settings, where=where, form=form)
         return pq.read_table(out)
 
     def sql(self, text: str, conf: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
@@ -289,6 +304,12 @@ class HudiSpark:
 
     def _fresh(self, kind: str) -> str:
         return str(self.folder / f"{kind}-{next(self._numbers)}.parquet")
+
+
+def spark_of_formats(folder: Path) -> HudiSpark:
+    """A Spark with Hudi 1.2.0, Delta and Iceberg."""
+    settings = FORMATS | {"spark.sql.catalog.files.warehouse": str(folder / "files")}
+    return HudiSpark("1.2.0", folder, jars=format_jars(), settings=settings)
 
 
 def table_version_of(path: str) -> int | None:

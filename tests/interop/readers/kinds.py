@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.publish.delta import DeltaLog
-from parquetry.runtime.publish.publishing import formats_of, publish
+from parquetry.runtime.publish.publishing import formats_of
+from parquetry.runtime.publish.publishing import publish as publish_in
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.meta_columns import MetaColumns
 from parquetry.runtime.spec.table_spec import (
@@ -63,7 +64,7 @@ def make(kind: str, folder: Path) -> MadeTable:
             handle = KINDS[kind](published_path, publish=PUBLISHED).handle
             for each in formats_of(handle):
                 try:
-                    publish(handle, [each])
+                    publish_in(handle, [each])
                 except ParquetryError as error:
                     failures[each.name] = error
     return MadeTable(
@@ -265,13 +266,15 @@ def _special(path: Path, **settings: Any) -> ArrowWriter:
     return table
 
 
-def _with_log(path: Path, **settings: Any) -> ArrowWriter:
+def _with_log(path: Path, *, publish: Publish | None = None) -> ArrowWriter:
     """The table is published as Delta, and its log has a checkpoint, which is a Parquet file."""
-    table = _plain(path, **settings)
+    table = _plain(path)
     log = DeltaLog(open_store(path), commits_per_checkpoint=1)
-    publish(table.handle, [log])
+    publish_in(table.handle, [log])
     table.insert(_rows(8, 12))
-    publish(table.handle, [log])
+    publish_in(table.handle, [log])
+    if publish is not None:
+        table.apply(publish=publish)
     return table
 
 

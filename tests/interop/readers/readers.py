@@ -22,7 +22,7 @@ from parquetry.project.readers.matrix import MatrixCell, ReaderResult, matrix
 from tests.interop.environment import readers_python
 from tests.interop.readers.kinds import MadeTable, the_key
 from tests.support import delta_readers, hudi_rs, iceberg_readers
-from tests.support.hudi_spark import HudiSpark
+from tests.support.hudi_spark import HudiSpark, spark_of_formats
 from tests.support.local_spark import local_spark
 from tests.support.our_table import to_table
 from tests.support.s3_server import BUCKET, s3_server
@@ -97,7 +97,7 @@ WITHOUT_JVM: Mapping[str, Read] = {
 
 @contextmanager
 def spark_readers(folder: Path) -> Iterator[Mapping[str, Read]]:
-    """Spark's own reader of Parquet, and each Hudi on Spark 3.5."""
+    """Spark's own reader of Parquet, and on Spark 3.5 each Hudi, Delta and Iceberg."""
     with ExitStack() as stack:
         found: dict[str, Read] = {}
         session = local_spark("readers")
@@ -106,6 +106,9 @@ def spark_readers(folder: Path) -> Iterator[Mapping[str, Read]]:
         for name, version in HUDI.items():
             hudi = stack.enter_context(HudiSpark(version, folder / name))
             found[name] = lambda table, hudi=hudi: hudi.read(str(table.path))
+        formats = stack.enter_context(spark_of_formats(folder / "formats"))
+        for form in ("delta", "iceberg"):
+            found[f"spark-{form}"] = _published(lambda path, form=form: formats.read(str(path), form=form))
         yield found
 
 
@@ -198,6 +201,7 @@ def gist(message: str, table: MadeTable) -> str:
     text = (causes[-1:] or lines[:1] or ["no message"])[0]
     for path in (table.published_path, table.path):
         text = text.replace(f"{path}/", "").replace(str(path), "orders")
+        text = text.replace(f"`{path.parent}`.{path.name}", "orders")
     for pattern, shown in _NOISE:
         text = pattern.sub(shown, text)
     return text if len(text) <= _GIST_LENGTH else f"{text[:_GIST_LENGTH].rstrip()}..."

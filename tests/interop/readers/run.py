@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.project.readers.matrix import FILE, Matrix, MatrixCell, from_json
+from tests.interop.environment import FORMAT_VERSIONS
 from tests.interop.readers.kinds import KINDS, MadeTable, make
 from tests.interop.readers.readers import (
     HUDI,
@@ -66,7 +67,7 @@ def other_cells(tables: Mapping[str, MadeTable], folder: Path) -> Cells:
 def versions() -> dict[str, str | None]:
     """The version of each reader that was run; ours is the one of the matrix."""
     found: dict[str, str | None] = {name: version(package) for name, package in _PACKAGES.items()}
-    return found | HUDI | separate_versions() | {"parquetry": "this version"}
+    return found | HUDI | FORMAT_VERSIONS | separate_versions() | {"parquetry": "this version"}
 
 
 def to_json(cell: MatrixCell) -> dict[str, Any]:

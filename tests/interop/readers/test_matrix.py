@@ -79,6 +79,8 @@ def test_the_tables_are_of_their_kinds(tables):
         is_published = any((table.path / name).exists() for name in ("_delta_log", "metadata"))
         assert is_published == kind.startswith("publish"), kind
         assert bool(table.failures) == (kind == "encrypted")
+        checkpoints = [*table.published_path.glob("_delta_log/*.checkpoint.parquet")]
+        assert bool(checkpoints) == (kind == "published_delta"), kind
     (file, *_) = tables["without_meta_columns"].path.rglob("*.parquet")
     assert pq.read_table(file, columns=["_hoodie_record_key"])[0].null_count > 0
     for version in (8, 9):
