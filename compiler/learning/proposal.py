@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.compiler.learning.conditions import columns_in, shape_of_text
-from parquetry.compiler.learning.log_files import LineCounts, lines_of, logs_at
+from parquetry.compiler.learning.log_files import LineCounts, Log, lines_of, logs_at
 from parquetry.compiler.learning.spark_filters import (
+    Filter,
     Unread,
     filters_of,
     types_of_schema,
 )
 from parquetry.compiler.learning.spark_log import EventCounts, RecordedScan, scans_of
+from parquetry.compiler.learning.sql_filters import Naming, ReadTable, tables_read
+from parquetry.compiler.learning.sql_history import LogKind, Statement, StatementCounts, statements_of
 from parquetry.compiler.learning.workload import (
     Asked,
     LeftOut,
@@ -38,11 +41,18 @@ from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.model.locations import LocationProblem, normalised
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.document import parse_text
-from parquetry.runtime.layout.skipping.files import column_types
+from parquetry.runtime.layout.skipping.files import Types, column_types
 from parquetry.runtime.layout.skipping.parser import parse_condition
 from parquetry.runtime.spec.masking import personal_column_names, pii_columns
 from parquetry.text.printable import one_line
 
+_REMEDIES: Final = {
+    LogKind.SPARK: "give files of spark.eventLog.dir, not logs of a driver",
+    LogKind.TRINO: "give the JSON of an event listener",
+    LogKind.ATHENA: "give the answers of `aws athena batch-get-query-execution`",
+    LogKind.DBT: "give target/manifest.json after `dbt compile`",
+}
+_FULL_NAME: Final = re.compile(r"[^/:.]+(?:\.[^/:.]+){1,2}")
 _MOST_OTHERS: Final = 1_000
 _DAY_MS: Final = 86_400_000
 _HUDI: Final = ".hoodie"
@@ -195,15 +205,17 @@ def learn(
     *,
     places: Mapping[str, str],
     most: int,
+    kind: LogKind = LogKind.SPARK,
     write: Callable[[], Workspace] | None = None,
 ) -> Learned:
-    """Learn the queries of the selected tables from Spark's event logs.
+    """Learn the queries of the selected tables from logs.
 
     Args:
         workspace: The project.
         logs: Files and folders.
-        places: Further locations of tables in the logs: the names of tables by location.
+        places: Further locations or full names of tables in the logs: the names of tables by these.
         most: The most queries of a table that are proposed.
+        kind: The program that wrote the logs.
         write: A function that loads the project again; if it is given, the files are changed.
 
     Raises:
@@ -223,14 +235,19 @@ def learn(
     found = logs_at(logs)
     for log in found:
         before = counts.events
-        for scan in scans_of(lines_of(log, files), counts, log=log.name):
-            collected.add(scan)
+        if kind is LogKind.SPARK:
+            for scan in scans_of(lines_of(log, files), counts, log=log.name):
+                collected.add(scan)
+        else:
+            _read_statements(log, kind, collected, files, counts)
         if counts.events == before:
             without.append(log.name)
     if not counts.events:
         raise UsageError(
-            "{path} has no event of Spark; give files of spark.eventLog.dir, not logs of a driver",
+            "{path} has no event of {program}; {remedy}, or name the program with --from",
             path=", ".join(map(str, logs)),
+            program=str(kind),
+            remedy=_REMEDIES[kind],
         )
     root = workspace.project.root
     changes = [
@@ -259,6 +276,24 @@ def learn(
     return learned if write is None else replace(learned, written=_write(root, changes, write))
 
 
+def _read_statements(
+    log: Log, kind: LogKind, collected: _Collected, files: LineCounts, counts: EventCounts
+) -> None:
+    """Add the tables that the statements of a history read."""
+    found = StatementCounts()
+    types = collected.types_by_name
+    for statement in statements_of(lines_of(log, files), kind, found, log=log.name):
+        counts.queries += 1
+        naming = Naming(types=types, context=statement.context)
+        reads = tables_read(statement.sql, statement.dialect, naming)
+        if reads is None:
+            found.not_understood += 1
+        for number, read in enumerate(reads or ()):
+            collected.add_read(statement, read, number, of=reads or ())
+    counts.events += found.events
+    counts.not_understood += found.not_understood
+
+
 def _write(root: Path, changes: Iterable[_Change], reload: Callable[[], Workspace]) -> tuple[str, ...]:
     """Write the changed files and return their names; if the project then has errors, restore all of them."""
     folder = ConfinedFolder(root)
@@ -285,6 +320,16 @@ class _Collected:
         self.filters = 0
         self.unread: Counter[Unread] = Counter()
         self._tables = {table.name: table for table in tables}
+        self._names: dict[tuple[str, ...], str] = {
+            (table.spec.extra.database.lower(), table.name.lower()): table.name
+            for table in tables
+            if table.spec.extra.database is not None
+        }
+        self._names |= {
+            tuple(place.lower().split(".")): name
+            for place, name in places.items()
+            if _FULL_NAME.fullmatch(place)
+        }
         self._places = {_place(table.location): table.name for table in tables}
         self._places |= {_place(location): name for location, name in places.items()}
         self._types = {
@@ -302,27 +347,65 @@ class _Collected:
         name = None if path is None else self._table_at(path)
         if name is not None and path is not None and f"/{_HUDI}/" in f"{path}/":
             return
-        self.scans += 1
         types = {**self._types.get(name or "", {}), **types_of_schema(scan.read_schema)}
         found = filters_of(scan.filters, types, scan.session)
-        self.filters += len(found)
-        self.unread.update(each for each in found if isinstance(each, Unread))
-        if scan.started_ms is not None:
-            self._begin = min(self._begin or scan.started_ms, scan.started_ms)
-            self._end = max(self._end or scan.started_ms, scan.started_ms)
-        if name is None:
-            self._add_other(path, scan)
-            return
         rows, passed = scan.rows, scan.passed
         share = passed / rows if rows and passed is not None and passed <= rows else None
-        self._workload(name).add(
-            Asked(
-                query=scan.query,
-                conditions=[each for each in found if not isinstance(each, Unread)],
-                read_bytes=scan.read_bytes,
-                passed=share,
-            )
+        asked = Asked(
+            query=scan.query,
+            conditions=[each for each in found if not isinstance(each, Unread)],
+            read_bytes=scan.read_bytes,
+            passed=share,
         )
+        self._count(name, path, asked, found, scan.started_ms)
+
+    @property
+    def types_by_name(self) -> Mapping[tuple[str, ...], Types]:
+        """The types of the tables whose full names are known, by these."""
+        return {parts: self._types[name] for parts, name in self._names.items()}
+
+    def add_read(
+        self, statement: Statement, read: ReadTable, number: int, *, of: Sequence[ReadTable]
+    ) -> None:
+        """Add a table that a statement reads; its size is known from the engine, or if it is the only one.
+
+        A table that a statement names several times was read as often, each time the same share.
+        """
+        times = sum(other.name == read.name for other in of)
+        whole = statement.sizes.get(read.name)
+        if whole is None and times == len(of):
+            whole = statement.read_bytes
+        found = next(
+            (parts for at in range(len(read.name)) if (parts := read.name[at:]) in self._names), None
+        )
+        asked = Asked(
+            query=f"{statement.query}\n{number}",
+            conditions=[each for each in read.filters if not isinstance(each, Unread)],
+            read_bytes=None if whole is None else whole // times,
+            passed=None,
+        )
+        name = None if found is None else self._names[found]
+        self._count(name, ".".join(read.name), asked, read.filters, statement.started_ms)
+
+    def _count(
+        self,
+        name: str | None,
+        place: str | None,
+        asked: Asked,
+        filters: Sequence[Filter],
+        started_ms: int | None,
+    ) -> None:
+        """Count a scan of a table, or of a place that no table has."""
+        self.scans += 1
+        self.filters += len(filters)
+        self.unread.update(each for each in filters if isinstance(each, Unread))
+        if started_ms is not None:
+            self._begin = started_ms if self._begin is None else min(self._begin, started_ms)
+            self._end = started_ms if self._end is None else max(self._end, started_ms)
+        if name is None:
+            self._add_other(place, asked.read_bytes)
+        else:
+            self._workload(name).add(asked)
 
     @property
     def days(self) -> float | None:
@@ -362,14 +445,14 @@ class _Collected:
             )
         return self._workloads[name]
 
-    def _add_other(self, path: str | None, scan: RecordedScan) -> None:
+    def _add_other(self, path: str | None, size_bytes: int | None) -> None:
         # Values of partitions may be personal, and a path may have a password.
         shown = "" if path is None else _WITH_PASSWORD.sub("", _PARTITION.sub("", path))
         shown = one_line(shown[:_LONGEST_PATH])
         if shown not in self._others and len(self._others) >= _MOST_OTHERS:
             shown = ""
         scans, read_bytes = self._others.get(shown, (0, 0))
-        self._others[shown] = (scans + 1, read_bytes + (scan.read_bytes or 0))
+        self._others[shown] = (scans + 1, read_bytes + (size_bytes or 0))
 
 
 def _place(location: str) -> str:

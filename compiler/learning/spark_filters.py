@@ -47,6 +47,7 @@ class Unread(StrEnum):
     VALUE = "a value that the log does not show in full or that a spec cannot have"
     ZONE = "a time whose zone the log does not name"
     FORMS = "texts that differ between the two forms of the filter"
+    TABLE = "a column that may be of several tables"
     TRUNCATED = "a list of filters that the log cuts off"
 
 
@@ -277,7 +278,7 @@ class _Form:
         kind = self.types.get(column.lower())
         if kind is None:
             raise _Refused(Unread.TYPE)
-        literal = _value(kind, written, self.zone)
+        literal = value_of(kind, written, self.zone)
         if literal is None:
             raise _Refused(Unread.VALUE)
         return literal
@@ -472,7 +473,7 @@ def _after(text: str, at: int, sign: str) -> int:
     return at + len(sign)
 
 
-def _value(kind: str, written: str, zone: tzinfo | None) -> Literal | None:  # noqa: PLR0911 - a type, an answer
+def value_of(kind: str, written: str, zone: tzinfo | None) -> Literal | None:  # noqa: PLR0911 - a type, an answer
     """Return a printed value of a type, or None if it is not one."""
     if kind in _INTEGERS:
         return int(written) if _WHOLE.fullmatch(written) else None

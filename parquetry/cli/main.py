@@ -25,7 +25,7 @@ COMMANDS = {
     "validate": "Check the project's files: offline, no JVM, every error of every file in one pass.",
     "ls": "List the declared tables.",
     "rename": "Rename a table or a source in the project's files.",
-    "learn": "Propose the queries of tables from the logs of Spark.",
+    "learn": "Propose the queries of tables from the logs of the engines that read them.",
     "explain": "Show a resolved value with the file and line it comes from, or what a code means.",
     "schema": "Print a JSON Schema of the project's files, or write them for editors.",
     "compile": "Write target/manifest.json and one job per table and verb, as JSON and as a PySpark script.",

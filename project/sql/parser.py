@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
 
-from sqlglot import ParseError, exp
+from sqlglot import Dialect, ParseError, exp
 from sqlglot.dialects.databricks import Databricks
 from sqlglot.expressions import Column, Expr
 from sqlglot.parsers.databricks import DatabricksParser
@@ -81,6 +81,24 @@ def _tree(text: str, tokens: Sequence[Token], *, query: bool) -> Expr | str:
     tree = trees[0] if len(trees) == 1 else None
     is_kind = isinstance(tree, exp.Query) and bool(tree.selects) if query else not isinstance(tree, exp.Query)
     return _NOT_PARSED if tree is None or not is_kind or tree.find(exp.Command) else tree
+
+
+def statement_tree(text: str, dialect: str) -> Expr | None:
+    """Return the syntax tree of one statement in a dialect of sqlglot, or None if it is not understood.
+
+    The bounds are those of SQL in specs. The tree has the values of the text.
+    """
+    try:
+        known = Dialect.get_or_raise(dialect)
+        with _silent():
+            words = known.tokenize(text)
+            if len(words) > _MOST_TOKENS or _types_around(words) > _MOST_TYPES_AROUND:
+                return None
+            limit = _NODES_OF_A_TEXT + _NODES_OF_A_TOKEN * len(words)
+            trees = known.parser(max_nodes=limit).parse(words, text)
+    except (Exception, RecursionError):  # noqa: BLE001 - sqlglot ends by many errors where it does not understand
+        return None
+    return trees[0] if len(trees) == 1 else None
 
 
 def _types_around(words: Sequence[SqlglotToken]) -> int:

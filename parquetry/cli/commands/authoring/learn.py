@@ -28,12 +28,20 @@ def place(value: str) -> tuple[str, str]:
     "logs", metavar="LOGS...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True)
 )
 @click.option(
+    "--from",
+    "program",
+    type=click.Choice(("spark", "trino", "athena", "dbt")),
+    default="spark",
+    show_default=True,
+    help="Program that wrote the logs.",
+)
+@click.option(
     "--at",
     "places",
     type=place,
     multiple=True,
     metavar="TABLE=LOCATION",
-    help="A further location of TABLE in the logs, such as that of production.",
+    help="A further location of TABLE in the logs, or its name there, such as shop.orders.",
 )
 @click.option(
     "--most",
@@ -50,13 +58,15 @@ def command(
     request: ProjectRequest,
     output: Output,
     logs: tuple[Path, ...],
+    program: str,
     places: tuple[tuple[str, str], ...],
     most: int,
     write: bool,
 ) -> int:
-    """Propose `queries` of the tables, with weights, from what Spark's event LOGS say was asked.
+    """Propose `queries` of the tables, with weights, from what LOGS say was asked.
 
-    LOGS are files or folders of spark.eventLog.dir, also compressed or rolled. Each shape of conditions
+    LOGS are files or folders: Spark's event logs, also compressed or rolled, the JSON of Trino's query
+    events or of Athena's query executions, or compiled manifests of dbt. Each shape of conditions
     becomes one query, whose values are those of median selectivity. Values of personal columns stay in
     the logs. The command shows the change of the files and writes nothing without --write. It starts no
     JVM and opens no table.
@@ -64,12 +74,14 @@ def command(
     from parquetry.cli.requests.workspaces import reloader, workspace_of
     from parquetry.cli.views.learn import LearnView
     from parquetry.compiler.learning.proposal import learn
+    from parquetry.compiler.learning.sql_history import LogKind
 
     learned = learn(
         workspace_of(request),
         logs,
         places=dict(places),
         most=most,
+        kind=LogKind(program),
         write=reloader(request) if write else None,
     )
     output.show(LearnView(typed_options=request.typed_options), learned)

@@ -1,0 +1,204 @@
+"""The statements of query histories: Trino's query events, Athena's query executions, manifests of dbt.
+
+Trino's event listeners write a JSON object for each completed query. `aws athena batch-get-query-execution`
+prints one with a list, and `dbt compile` writes one with all nodes. A file has one object on each line, or is
+one object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+_LARGEST_DOCUMENT_BYTES: Final = 256 * 1024 * 1024
+_DIALECTS: Final = {
+    **{name: name for name in ("spark", "databricks", "trino", "athena")},
+    "glue": "spark",
+    "starburst": "trino",
+}
+"""The dialects of sqlglot by the type of a dbt adapter."""
+
+_QUERIES_OF_DBT: Final = frozenset({"model", "analysis", "snapshot"})
+
+
+class LogKind(StrEnum):
+    """The program that wrote a log."""
+
+    SPARK = "spark"
+    TRINO = "trino"
+    ATHENA = "athena"
+    DBT = "dbt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A statement that an engine executed, or that dbt compiled.
+
+    Attributes:
+        query: A text that only this statement of this log has.
+        sql: The text.
+        dialect: The dialect of sqlglot.
+        context: The catalog and the schema of names without one, as far as known.
+        started_ms: The start in milliseconds since 1970; None if unknown.
+        sizes: The bytes that were read of each table, by its full name; empty if unknown.
+        read_bytes: The bytes that were read of all tables; None if unknown.
+
+    """
+
+    query: str
+    sql: str
+    dialect: str
+    context: tuple[str, ...] = ()
+    started_ms: int | None = None
+    sizes: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    read_bytes: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class StatementCounts:
+    """The objects of a log, and the lines and objects that are not understood."""
+
+    events: int = 0
+    not_understood: int = 0
+
+
+def statements_of(
+    lines: Iterable[bytes], kind: LogKind, counts: StatementCounts, *, log: str
+) -> Iterator[Statement]:
+    """Yield the statements of a log in their order.
+
+    Args:
+        lines: The lines of the log.
+        kind: The program that wrote it.
+        counts: The counts to add to.
+        log: The name of the log.
+
+    """
+    read = {LogKind.TRINO: _of_trino, LogKind.ATHENA: _of_athena, LogKind.DBT: _of_dbt}[kind]
+    for number, document in enumerate(_documents(lines, counts)):
+        counts.events += 1
+        try:
+            yield from read(document, f"{log}\n{number}", counts)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            counts.not_understood += 1
+
+
+def _documents(lines: Iterable[bytes], counts: StatementCounts) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of lines; if the first line has none, yield the object of all lines."""
+    begun: list[bytes] = []
+    size = 0
+    is_first = True
+    for line in lines:
+        if not line.strip():
+            continue
+        if not begun:
+            found = _object(line)
+            if found is not None:
+                yield found
+                is_first = False
+                continue
+            if not is_first:
+                counts.not_understood += 1
+                continue
+        size += len(line)
+        if size > _LARGEST_DOCUMENT_BYTES:
+            break
+        begun.append(line)
+    if begun:
+        whole = _object(b"\n".join(begun)) if size <= _LARGEST_DOCUMENT_BYTES else None
+        if whole is None:
+            counts.not_understood += 1
+        else:
+            yield whole
+
+
+def _object(text: bytes) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _of_trino(event: Mapping[str, Any], query: str, counts: StatementCounts) -> Iterator[Statement]:  # noqa: ARG001
+    """Yield the statement of a QueryCompletedEvent."""
+    context, inputs = event["context"], (event.get("ioMetadata") or {}).get("inputs", ())
+    sizes: dict[tuple[str, ...], int] = {}
+    for each in inputs:
+        read_bytes = each.get("physicalInputBytes")
+        if isinstance(read_bytes, int):
+            name = tuple(str(each[part]).lower() for part in ("catalogName", "schema", "table"))
+            sizes[name] = sizes.get(name, 0) + read_bytes
+    yield Statement(
+        query=query,
+        sql=_text(event["metadata"]["query"]),
+        dialect="trino",
+        context=_context(context.get("catalog"), context.get("schema")),
+        started_ms=_started(event.get("createTime")),
+        sizes=sizes,
+        read_bytes=_count((event.get("statistics") or {}).get("physicalInputBytes")),
+    )
+
+
+def _of_athena(answer: Mapping[str, Any], query: str, counts: StatementCounts) -> Iterator[Statement]:
+    """Yield the statements of an answer of Athena with one execution or several, or of an execution alone."""
+    executions = answer.get("QueryExecutions") or [answer.get("QueryExecution", answer)]
+    for number, each in enumerate(executions):
+        try:
+            named = each.get("QueryExecutionContext") or {}
+            yield Statement(
+                query=f"{query}\n{number}",
+                sql=_text(each["Query"]),
+                dialect="athena",
+                context=_context(named.get("Catalog"), named.get("Database")),
+                started_ms=_started((each.get("Status") or {}).get("SubmissionDateTime")),
+                read_bytes=_count((each.get("Statistics") or {}).get("DataScannedInBytes")),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            counts.not_understood += 1
+
+
+def _of_dbt(manifest: Mapping[str, Any], query: str, counts: StatementCounts) -> Iterator[Statement]:
+    """Yield the compiled models, analyses and snapshots; those that are not compiled are not understood."""
+    dialect = _DIALECTS[manifest["metadata"]["adapter_type"]]
+    for number, node in enumerate(manifest["nodes"].values()):
+        if node["resource_type"] not in _QUERIES_OF_DBT or node.get("language", "sql") != "sql":
+            continue
+        sql = node.get("compiled_code")
+        if not isinstance(sql, str):
+            counts.not_understood += 1
+            continue
+        context = _context(node.get("database"), node.get("schema"))
+        yield Statement(query=f"{query}\n{number}", sql=sql, dialect=dialect, context=context)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _context(catalog: Any, schema: Any) -> tuple[str, ...]:
+    """Return the catalog and the schema in lower case; without a schema, a name is not complete."""
+    if not isinstance(schema, str) or not schema:
+        return ()
+    return (catalog.lower(), schema.lower()) if isinstance(catalog, str) and catalog else (schema.lower(),)
+
+
+def _started(value: Any) -> int | None:
+    """Return a time in milliseconds since 1970, which the engines write as a text or as seconds."""
+    try:
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+            return int(moment.timestamp() * 1000) if moment.tzinfo is not None else None
+        return int(value * 1000) if isinstance(value, int | float) else None
+    except (ValueError, OverflowError):
+        return None
