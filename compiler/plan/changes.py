@@ -254,6 +254,8 @@ def _classified(  # noqa: PLR0911 - a case, an answer
         return EXECUTES, ChangeClass.EXECUTES, "it names an installed plug-in, whose code is executed"
     if path.startswith("retention.partitions.") and new is not None:
         return "SC201", ChangeClass.POLICY, _DELETES_PARTITIONS
+    if path == "retention.quarantine" and new is None:
+        return "SC201", ChangeClass.POLICY, "the next clean deletes the orphans in the quarantine"
     if path.split(".", 1)[0] in _METADATA:
         return "SC101", ChangeClass.METADATA, None
     code, reason = ("SC202", _ONE_LOCK) if path == "locks" else ("SC201", None)

@@ -71,3 +71,9 @@ def test_a_declared_quarantine_is_planned_listed_and_used(folder):
     due = answer(folder, "plan", "plan", "--due")["evidence"]["deletions"]["events"]
     assert [(one["path"], one["is_new"]) for one in due["quarantine"]] == [(orphan, False)]
     assert "keeps 1 orphan in the quarantine" in called(folder, "plan", "--due")
+
+    folder.write("tables/events.yml", EVENTS)
+    assert "the next clean deletes the orphans in the quarantine" in called(folder, "plan", "-s", "events")
+    called(folder, "apply", "--auto-approve")
+    listed = answer(folder, "service-clean", "service", "clean", "events", "--dry-run")
+    assert {file["path"]: file["reason"] for file in listed["files"]}[quarantine_path(orphan)] == "quarantine"
