@@ -285,6 +285,7 @@ def test_plans_and_runs_say_what_they_take_and_why_the_rest_waits(folder):
     assert lines[-1].endswith("clustered, 2 tables deferred.")
 
 
+@pytest.mark.long
 def test_priorities_weigh_the_gain(folder):
     with_queries(folder, first=100, second=100, tags={"second": ["gold"]})
     with_operations(folder, priorities={"gold": 10})
@@ -341,7 +342,7 @@ def test_a_run_stops_when_its_time_ends_and_the_next_one_goes_on(folder):
     assert len(run(folder)[0]) == 1
 
 
-@pytest.mark.parametrize("batches", [0, 1])
+@pytest.mark.parametrize("batches", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_clustering_stops_between_groups_when_its_time_ends(folder, monkeypatch, batches):
     section = DECLARED["clustering"] | {"plan": DECLARED["clustering"]["plan"] | {"max_group_size": "16KiB"}}
     for number in range(4):
@@ -415,7 +416,7 @@ def test_tables_run_side_by_side_and_share_the_budget(folder):
         assert len(rows_of(folder.root / "warehouse" / name)) == 16
 
 
-def test_an_interruption_waits_for_no_table(folder):
+def test_an_interruption_ends_the_run_of_all_tables(folder):
     with_operations(folder, parallel=2)
     begun, ended = Event(), []
 
