@@ -41,6 +41,7 @@ from parquetry.runtime.table.handle import open_table
 from tests.support.applied_records import edit
 from tests.support.glue import CountedGlue, credentials
 from tests.support.handmade_git import committed
+from tests.support.hive_metastore import CountedHive, memory_metastore
 from tests.support.project_folder import EVENTS, PROJECT, ProjectFolder, with_leave
 from tests.support.small_table import SmallTable
 
@@ -371,6 +372,25 @@ def test_a_table_gets_a_catalog_later(shop) -> None:
     assert all("1 partition added" in text for text in shown(plan))
     assert shop.apply().failure is None
     assert shop.registered() == [("a",)]
+
+
+def test_a_hive_metastore_is_planned_as_glue_is(shop) -> None:
+    with memory_metastore() as uri:
+        shop.glue = CountedHive(uri, database=shop.database, table="events")
+        assert shop.apply().failure is None
+        shop.write("a")
+        assert [one.result.synced.partitions_added for one in shop.run().outcomes if one.name == "sync"] == [
+            1
+        ]
+        shop.glue.taken()
+        assert shop.plan().is_empty
+        assert shop.glue.taken() == {"get_table_req": 1}
+        assert shop.drift() == []
+        shop.declare(PRICE)
+        plan = shop.plan()
+        assert all("columns.price: (none) -> double, In euros." in text for text in shown(plan))
+        assert apply_plan(plan, shop.folder.workspace()).failure is None
+        assert shop.plan().is_empty
 
 
 def test_a_record_names_no_entry_that_is_not_declared(registered) -> None:

@@ -383,5 +383,6 @@ def test_the_last_sync_is_moved_on_before_the_commits_leave_the_timeline(table, 
 def test_a_catalog_that_cannot_be_reached_is_an_error(table) -> None:
     with credentials(), patch("parquetry.runtime.catalog.glue._ATTEMPTS", 1):
         glue = CountedGlue("http://127.0.0.1:9", database="db")
-        with pytest.raises(CatalogError, match=r"lake: db\.t: Glue refused get_table"):
+        with pytest.raises(CatalogError, match=r"lake: db\.t: Glue refused get_table") as failed:
             sync(table.handle, glue, restores=False)
+        assert failed.value.is_outage
