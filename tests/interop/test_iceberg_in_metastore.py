@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from datetime import UTC, datetime
 
 import pytest
 from hive_metastore.ttypes import DataOperationType
 from pyiceberg.catalog.hive import HiveCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from parquetry.runtime.spec.table_spec import CatalogType, IcebergFormat, TargetCatalog
+from parquetry.runtime.publish.iceberg import IcebergMetadata
+from parquetry.runtime.publish.publishing import publish
+from parquetry.runtime.spec.table_spec import CatalogType, Column, IcebergFormat, TableSpec, TargetCatalog
+from tests.support.arrow_writer import ArrowWriter
 from tests.unit.runtime.publish import test_iceberg_catalogs
 from tests.unit.runtime.publish.test_iceberg_catalogs import NAME, published
 
@@ -52,3 +56,14 @@ def test_the_second_address_names_the_table(table, place, hive_metastore) -> Non
         catalog.load_table(NAME)
     assert published(table, IcebergFormat(catalog=declared, name=form.name)).files_added == 3
     assert catalog.load_table(NAME).metadata.current_snapshot() is not None
+
+
+def test_a_table_with_times_is_published(place, tmp_path) -> None:
+    form, catalog = place
+    columns = (Column(name="id", type="bigint", nullable=False), Column(name="at", type="timestamp"))
+    table = ArrowWriter(tmp_path / "t", TableSpec(name="t", columns=columns, record_key=("id",)))
+    table.insert([{"id": 1, "at": datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)}])
+    publish(table.handle, [IcebergMetadata(table.handle.store, form)])
+    assert catalog.load_table(NAME).scan(selected_fields=("id", "at")).to_arrow().to_pylist() == [
+        {"id": 1, "at": datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)}
+    ]
