@@ -348,6 +348,7 @@ def main() -> None:
         *((f"classes {spark}", lambda s=spark: spark_classes(spark_python(s))) for spark in SPARKS),
         ("classes", lambda: spark_classes(Path(sys.executable))),
         *((f"Hudi {version}", lambda v=version: hudi_bundle(v)) for version in HUDI_VERSIONS),
+        ("Formats", lambda: format_jars()[0].parent),
         ("dbt", dbt_python),
         ("YAML server", lambda: yaml_language_server()[1]),
         ("axe-core", axe_core),
