@@ -144,7 +144,10 @@ def hudi_bundle(version: str) -> Path:
 
 
 def format_jars() -> list[Path]:
-    """The jars with which Spark 3.5 reads Delta and Iceberg; fetched from Maven Central when they are not there."""
+    """The jars with which Spark 3.5 reads Delta and Iceberg; fetched from Maven Central when they are not there.
+
+    Long suites alone ask for them.
+    """
     python = spark_python("3.5")
     with _only_one("formats"):
         jars = [cache_folder() / "formats" / name for name in FORMAT_JARS]
@@ -348,7 +351,6 @@ def main() -> None:
         *((f"classes {spark}", lambda s=spark: spark_classes(spark_python(s))) for spark in SPARKS),
         ("classes", lambda: spark_classes(Path(sys.executable))),
         *((f"Hudi {version}", lambda v=version: hudi_bundle(v)) for version in HUDI_VERSIONS),
-        ("Formats", lambda: format_jars()[0].parent),
         ("dbt", dbt_python),
         ("YAML server", lambda: yaml_language_server()[1]),
         ("axe-core", axe_core),

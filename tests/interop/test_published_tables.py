@@ -13,7 +13,7 @@ from tests.support import hudi_rs
 from tests.support.delta_readers import sorted_rows
 from tests.support.hudi_spark import HudiError, spark_of_formats
 
-pytestmark = [pytest.mark.spark, pytest.mark.interop]
+pytestmark = [pytest.mark.spark, pytest.mark.interop, pytest.mark.long]
 
 COLUMNS = ("id", "v", "p")
 FORMATS = ("delta", "iceberg")
@@ -25,9 +25,7 @@ def spark(tmp_path_factory):
         yield session
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))]
-)
+@pytest.mark.parametrize("seed", range(12))
 def test_spark_reads_at_the_end_of_a_history_what_hudi_rs_reads(spark, seed, tmp_path):
     history = PublishedHistory(path=tmp_path / "t", seed=1000 + seed, table_version=9 if seed % 2 else 6)
     history.run(steps=14)
