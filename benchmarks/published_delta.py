@@ -78,7 +78,9 @@ def main() -> None:
         store = CountingStore(open_store(Path(folder) / "t"), Path(folder) / "calls")
         log = DeltaLog(store)
         begin = time.process_time()
-        log.publish(snapshot(0), [published_file(n, 0) for n in range(chosen.files)], (), before=None)
+        files = sorted((published_file(n, 0) for n in range(chosen.files)), key=lambda file: file.path)
+        log.publish(snapshot(0), files, (), before=None)
+        del files
         print(f"{chosen.files} files in the first version: {time.process_time() - begin:.1f} CPU s")
         for version in range(1, chosen.commits + 1):
             numbers = range(version * CHANGED, (version + 1) * CHANGED)
@@ -86,7 +88,10 @@ def main() -> None:
             removed = [published_file(number, 0).path for number in numbers]
             store.reset()
             before_mib, begin = peak_mib(), time.process_time()
-            log.publish(snapshot(version), added, removed, before=log.published())
+            before = log.published()
+            assert before is not None
+            named = log.paths(before, {f"day={file.partition[0]}": file.partition for file in added})
+            log.publish(snapshot(version), added, sorted(named & {*removed}), before=before)
             used, calls = time.process_time() - begin, len(store.calls())
             print(
                 f"{version:3}  {used * 1000:7.0f} ms  {calls:3} requests  +{peak_mib() - before_mib:.0f} MiB"

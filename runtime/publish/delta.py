@@ -418,26 +418,26 @@ class DeltaLog:
             if former is not None:
                 for files in self._former_adds(former, removed):
                     rows.write(files)
+                replaced = former.incomplete.union(removed)
+                for path in former.added.keys() - replaced:
+                    rows.add(_action(former.added[path])["add"])
             yield rows.add
             rows.end()
         hint = {"version": state.version, "size": len(head) + rows.count}
         self._store.put(_LAST_CHECKPOINT, json.dumps(hint).encode())
 
     def _former_adds(self, former: _State, removed: Sequence[str]) -> Iterator[pa.Array]:
-        """Yield the ``add`` actions of a state without those that the next version removes or replaces."""
-        if former.checkpoint >= 0:
-            touched = pa.array([*map(_quoted, former.touched), *map(_quoted, removed)], pa.string())
-            with self._store.open_input(_checkpoint_path(former.checkpoint)) as source:
-                file = pq.ParquetFile(source, pre_buffer=False)
-                announce_chunks(source, file.metadata, ["add"])
-                for batch in file.iter_batches(_FILES_AT_ONCE, columns=["add"], use_threads=False):
-                    files = batch.column("add").drop_null()
-                    is_kept = pc.invert(pc.is_in(pc.struct_field(files, "path"), value_set=touched))
-                    yield files.filter(is_kept).cast(_ADD)
-        replaced = former.incomplete.union(removed)
-        for path, line in former.added.items():
-            if path not in replaced:
-                yield pa.array([_checkpointed(_action(line)["add"])], _ADD)
+        """Yield the ``add`` actions of the last checkpoint that are still valid in the next version."""
+        if former.checkpoint < 0:
+            return
+        touched = pa.array([*map(_quoted, former.touched), *map(_quoted, removed)], pa.string())
+        with self._store.open_input(_checkpoint_path(former.checkpoint)) as source:
+            file = pq.ParquetFile(source, pre_buffer=False)
+            announce_chunks(source, file.metadata, ["add"])
+            for batch in file.iter_batches(_FILES_AT_ONCE, columns=["add"], use_threads=False):
+                files = batch.column("add").drop_null()
+                is_kept = pc.invert(pc.is_in(pc.struct_field(files, "path"), value_set=touched))
+                yield files.filter(is_kept).cast(_ADD)
 
     def _foreign(self, reason: str) -> ForeignTableError:
         return ForeignTableError(
