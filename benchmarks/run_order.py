@@ -117,14 +117,14 @@ def simulate(
                 groups=tuple((size, 1) for size in groups),
                 max_groups=30,
                 gain_bytes=lake.expected[number] * sum(groups),
-                waiting_seconds=(day - (since[number] or 0)) * DAY,
+                delay_seconds=(day - (since[number] or 0)) * DAY,
                 bytes_per_second=measured.get(number),
             )
             for number, groups in enumerate(waiting)
             if groups
         }
         result.longest_wait_days = max(
-            [result.longest_wait_days, *(one.waiting_seconds / DAY for one in due.values())]
+            [result.longest_wait_days, *(one.delay_seconds / DAY for one in due.values())]
         )
         limits = RunLimits(
             rewrite_bytes=int(budget_bytes),

@@ -25,7 +25,7 @@ def due_rewrite(
         max_groups=debt.groups.max_groups,
         gain_bytes=debt.gain_bytes,
         priority=operations.priority(table.tags),
-        waiting_seconds=max(at_ms - waits_ms, 0) / 1000,
+        delay_seconds=max(at_ms - waits_ms, 0) / 1000,
         since_clustering_seconds=None if since_ms is None else (at_ms - since_ms) / 1000,
         bytes_per_second=debt.bytes_per_second,
     )

@@ -53,7 +53,7 @@ class DueRewrite:
         max_groups: The most groups that one run rewrites.
         gain_bytes: The bytes a day that declared queries no longer read once all groups are rewritten.
         priority: The factor of the gain.
-        waiting_seconds: The time since the oldest due file or the last clustering, whichever is later.
+        delay_seconds: The time since the oldest due file or the last clustering, whichever is later.
         since_clustering_seconds: The time since the last clustering, None if there is none.
         bytes_per_second: The throughput that was measured on the table, None if there is none.
     """
@@ -63,7 +63,7 @@ class DueRewrite:
     max_groups: int
     gain_bytes: float = 0
     priority: float = 1
-    waiting_seconds: float = 0
+    delay_seconds: float = 0
     since_clustering_seconds: float | None = None
     bytes_per_second: float | None = None
 
@@ -89,7 +89,7 @@ class RunLimits:
         is_open: False if the window is closed.
         parallel: The number of tables that are rewritten at the same time.
         cooldown_seconds: The time after a clustering in which a table is not clustered again.
-        max_delay_seconds: The waiting time from which a table comes first, whatever its gain.
+        max_delay_seconds: The delay from which a table comes first, whatever its gain.
     """
 
     rewrite_bytes: int | None = None
@@ -109,7 +109,7 @@ class RankedRewrite:
         table: The name of the table.
         gain_bytes: The bytes a day that declared queries no longer read once all groups are rewritten.
         priority: The factor of the gain.
-        waiting_seconds: The time that the table has waited.
+        delay_seconds: The time that the table has waited.
         is_overdue: True if it has waited so long that it comes first.
         taken_groups: The number of groups that the run takes.
         taken_bytes: Their bytes.
@@ -124,7 +124,7 @@ class RankedRewrite:
     table: str
     gain_bytes: float
     priority: float
-    waiting_seconds: float
+    delay_seconds: float
     is_overdue: bool
     taken_groups: int
     taken_bytes: int
@@ -167,7 +167,7 @@ def rank_rewrites(due: Sequence[DueRewrite], limits: RunLimits) -> tuple[RankedR
                 table=one.table,
                 gain_bytes=one.gain_bytes,
                 priority=one.priority,
-                waiting_seconds=one.waiting_seconds,
+                delay_seconds=one.delay_seconds,
                 is_overdue=_is_overdue(one, limits),
                 taken_groups=len(taken),
                 taken_bytes=taken_bytes,
@@ -183,12 +183,12 @@ def rank_rewrites(due: Sequence[DueRewrite], limits: RunLimits) -> tuple[RankedR
 
 
 def _is_overdue(one: DueRewrite, limits: RunLimits) -> bool:
-    return one.waiting_seconds >= limits.max_delay_seconds
+    return one.delay_seconds >= limits.max_delay_seconds
 
 
 def _rank(one: DueRewrite, limits: RunLimits) -> tuple[bool, float, float, str]:
     overdue = _is_overdue(one, limits)
-    return not overdue, 0 if overdue else -one.gain_per_byte, -one.waiting_seconds, one.table
+    return not overdue, 0 if overdue else -one.gain_per_byte, -one.delay_seconds, one.table
 
 
 def _rate(one: DueRewrite, usual: float | None) -> tuple[float, RateBasis]:

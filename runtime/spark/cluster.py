@@ -100,14 +100,14 @@ def cluster(
     due = due_clustering(table, budget=budget, timing=timing)
     chosen = due.debt
     batches = _batches(chosen.groups, parallelism(spark), are_short=stops_at_ms is not None)
-    waiting = 0
+    deferred = 0
     timeline: Timeline | None = None
     parts: list[ClusteringResult] = []
     failures: list[Exception] = []
     try:
         for number, groups in enumerate(batches):
             if stops_at_ms is not None and time.time() * 1000 >= stops_at_ms:
-                waiting = sum(len(group.files) for batch in batches[number:] for group in batch)
+                deferred = sum(len(group.files) for batch in batches[number:] for group in batch)
                 break
             table = table.reopen() if parts else table
             known = None if parts else due.timeline
@@ -121,9 +121,9 @@ def cluster(
                     failures += failed
     except (ParquetryError, PySparkException, Py4JJavaError) as failure:
         failures.append(failure)
-    result = sum(parts, start=ClusteringResult(excluded_files=len(chosen.excluded) + waiting))
-    if waiting:
-        result = replace(result, warnings=(*result.warnings, _stopped(waiting)))
+    result = sum(parts, start=ClusteringResult(excluded_files=len(chosen.excluded) + deferred))
+    if deferred:
+        result = replace(result, warnings=(*result.warnings, _stopped(deferred)))
     return _finish(table, result, failures, timeline=timeline, timing=timing)
 
 

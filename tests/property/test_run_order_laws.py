@@ -31,7 +31,7 @@ def due_rewrites(draw):
             max_groups=draw(st.integers(1, 6)),
             gain_bytes=draw(st.sampled_from([0.0, 10.0, 1e3, 1e6])),
             priority=draw(st.sampled_from([0.5, 1.0, 4.0])),
-            waiting_seconds=draw(st.floats(0, 20)),
+            delay_seconds=draw(st.floats(0, 20)),
             since_clustering_seconds=draw(OPTIONAL_SECONDS),
             bytes_per_second=draw(st.none() | st.floats(1, 100)),
         )
@@ -94,8 +94,8 @@ def test_overdue_tables_come_first_and_the_others_by_gain(due, limits):
     overdue = [one for one in ranked if one.is_overdue]
     others = [by_name[one.table] for one in ranked if not one.is_overdue]
     assert list(ranked[: len(overdue)]) == overdue
-    assert [one.waiting_seconds for one in overdue] == sorted(
-        (one.waiting_seconds for one in overdue), reverse=True
+    assert [one.delay_seconds for one in overdue] == sorted(
+        (one.delay_seconds for one in overdue), reverse=True
     )
     assert [one.gain_per_byte for one in others] == sorted(
         (one.gain_per_byte for one in others), reverse=True
@@ -156,7 +156,7 @@ def test_nothing_starves(sizes, budget, seconds, delay_nights, random):
                 groups=tuple((random.randint(1, size), 1) for _ in range(random.randint(1, 4))),
                 max_groups=random.randint(1, 3),
                 gain_bytes=0 if number == 0 else random.choice([1.0, 1e9]),
-                waiting_seconds=(night - served[number]) * NIGHT,
+                delay_seconds=(night - served[number]) * NIGHT,
                 since_clustering_seconds=(night - served[number]) * NIGHT,
                 bytes_per_second=10.0,
             )

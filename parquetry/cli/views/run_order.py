@@ -36,7 +36,7 @@ def rank_text(order: RunOrder, ranked: RankedRewrite) -> str:
         factor = "" if ranked.priority == 1 else f", priority {ranked.priority:g}"
         parts.append(f"queries read {human_size(round(ranked.gain_bytes))} a day less{factor}")
     if ranked.is_overdue:
-        parts.append(f"first, as it has waited {human_duration(ranked.waiting_seconds)}")
+        parts.append(f"first, as it has waited {human_duration(ranked.delay_seconds)}")
     return "; ".join([*parts, *filter(None, [deferral_text(ranked)])])
 
 
@@ -63,9 +63,9 @@ def order_text(order: RunOrder) -> str:
 def used_text(order: RunOrder, *, rewritten: int) -> str:
     """Return how many bytes of a run's budget are rewritten, and of how many tables something waits."""
     limit = "" if order.rewrite_bytes is None else f" of {human_size(order.rewrite_bytes)}"
-    waiting = sum(one.reason is not None for one in order.tables)
-    deferred = f", {count(waiting, 'table')} deferred" if waiting else ""
-    return f"{human_size(rewritten)}{limit} clustered{deferred}"
+    deferred = sum(one.reason is not None for one in order.tables)
+    rest = f", {count(deferred, 'table')} deferred" if deferred else ""
+    return f"{human_size(rewritten)}{limit} clustered{rest}"
 
 
 def _groups(groups: int, size_bytes: int) -> str:

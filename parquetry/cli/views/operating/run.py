@@ -38,8 +38,8 @@ class RunView:
         shown = [o for o in outcome.outcomes if self._verbose or o.table in remarkable]
         width = max((len(f"{o.table} {o.name}") for o in shown), default=0)
         parts = ["\n".join(_line(o, width, paint) for o in shown)] if shown else []
-        if outcome.order is not None and (waiting := _waiting(outcome.order)):
-            parts.append(waiting)
+        if outcome.order is not None and (deferred := _deferred(outcome.order)):
+            parts.append(deferred)
         if outcome.tests is not None and outcome.tests.outcomes:
             parts.append(TestsView().text(outcome.tests, paint))
         return "\n\n".join([*parts, paint.bold(_summary(outcome))])
@@ -156,7 +156,7 @@ def _summary(run: RunResult) -> str:
     return f"{parts}; {count(files, 'file')} ({size}) written{took}."
 
 
-def _waiting(order: RunOrder) -> str:
+def _deferred(order: RunOrder) -> str:
     """Return a line for each table of which something waits, with the reason."""
     lines = [(one.table, deferral_text(one)) for one in order.tables if one.reason is not None]
     width = max((len(name) for name, _ in lines), default=0)

@@ -328,7 +328,7 @@ def test_a_table_is_left_alone_during_its_cooldown_and_comes_first_when_it_is_ov
     assert not any(one.is_overdue for one in later.tables)
     overdue = plan_due(folder, now + 8 * DAY).evidence.order
     assert all(one.is_overdue for one in overdue.tables)
-    waits = [one.waiting_seconds for one in overdue.tables]
+    waits = [one.delay_seconds for one in overdue.tables]
     assert waits == sorted(waits, reverse=True)
 
 
