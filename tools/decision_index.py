@@ -44,6 +44,7 @@ UNUSED = frozenset(
         144,
         150,
         157,
+        169,
     }
 )
 """Numbers that no decision of this repository ever had."""

@@ -91,9 +91,11 @@ _REGION_NAME: Final = re.compile(r"[a-z]{2}(-[a-z]{1,12}){1,3}-\d{1,2}")
 _CREDENTIAL: Final = re.compile(
     r"storage\.(key|secret|token|username|password)"
     r"|spark\.conf\.spark\.hadoop\.fs\.s3a\.(access\.key|secret\.key|session\.token)"
-    r"|catalogs\.[\w-]+\.(token|credential)"
 )
-"""Credentials. With those of someone else, reads and writes of the same locations are rejected."""
+"""Credentials of storage. With those of someone else, reads and writes of the same locations are rejected.
+
+Those of other servers execute: a branch that names another variable would send its value to the server.
+"""
 
 _BELOW_TARGET: Final = re.compile(r"target(/(?!\.\.?(/|$))[\w.-]+)+")
 """Paths below ``target/`` of the project."""

@@ -61,6 +61,8 @@ EXECUTING = {
     "lineage.url.env": "{{ env_var('ADDRESS') }}",
     "lineage.api_key": "{{ env_var('AWS_SECRET_ACCESS_KEY') }}",
     "lineage.file": "/etc/passwd",
+    "catalogs.lake.token": "env:AWS_SECRET_ACCESS_KEY",
+    "catalogs.lake.credential": "env:AWS_SECRET_ACCESS_KEY",
 }
 
 
