@@ -6,9 +6,11 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final, Literal
 
 import attr
+import urllib3
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import (
     DatasetFacet,
@@ -27,10 +29,9 @@ from openlineage.client.facet_v2 import (
     storage_dataset,
 )
 from openlineage.client.serde import Serde
-from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, HttpTransport, TokenProvider
-from openlineage.client.transport.http_common import DEFAULT_RETRY_CONFIG
 
 from parquetry.compiler.lineage.work import DatasetName, TableWork, WorkResult
+from parquetry.compiler.security.connections import connections, proxy_of
 from parquetry.errors import ParquetryError
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import ColumnType, Struct, parse_type
@@ -40,10 +41,11 @@ SCHEMA_ID: Final = "urn:parquetry:lineage:1"
 """The id of ``facets.json``, the JSON schema of the facets that OpenLineage does not define."""
 
 _PRODUCER: Final = f"urn:parquetry:{VERSION}"
-_ENDPOINT: Final = "api/v1/lineage"
+_PATH: Final = "/api/v1/lineage"
 _TIMEOUT_SECONDS: Final = 5.0
-_RETRY: Final = {"total": 2, "connect": 2, "read": 2}
-"""Retries beside the library's own settings, which would take half a minute for a server that is gone."""
+_RETRIES: Final = urllib3.Retry(
+    2, backoff_factor=0.3, status_forcelist=(500, 502, 503, 504), allowed_methods=("POST",)
+)
 
 _HUDI, _PARQUET = "hudi", "parquet"
 
@@ -184,23 +186,31 @@ def event_text(event: RunEvent) -> str:
 
 
 def post(event: RunEvent, url: str, *, api_key: str | None) -> None:
-    """Send an event to a server; raise OSError or ValueError if it does not take it.
+    """Send an event to a server. Redirects are failures, so that no other server gets it.
 
-    If the URL has a path, the events go there, and else to the path of OpenLineage's API.
+    If the URL has a path, the event goes there, and else to the path of OpenLineage's API.
+
+    Raises:
+        HTTPError: If the server cannot be reached, or fails three times.
+        ValueError: If it answers with something else than success.
     """
     has_path = "/" in url.partition("://")[2].rstrip("/")
-    config = HttpConfig(
-        url=url if has_path else f"{url.rstrip('/')}/",
-        endpoint="" if has_path else _ENDPOINT,
-        timeout=_TIMEOUT_SECONDS,
-        auth=ApiKeyTokenProvider({"api_key": api_key}) if api_key else TokenProvider({}),
-        retry={**DEFAULT_RETRY_CONFIG, **_RETRY},
-    )
-    transport = HttpTransport(config)
-    try:
-        transport.emit(event)
-    finally:
-        transport.close()
+    address = url if has_path else f"{url.rstrip('/')}{_PATH}"
+    headers = {"Content-Type": "application/json", "User-Agent": f"parquetry/{VERSION}"}
+    if api_key is not None:
+        headers["Authorization"] = f"Bearer {api_key}"
+    with connections(proxy_of(address)) as pool:
+        response = pool.request(
+            "POST",
+            address,
+            body=event_text(event).encode(),
+            headers=headers,
+            timeout=_TIMEOUT_SECONDS,
+            retries=_RETRIES,
+            redirect=False,
+        )
+    if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+        raise ValueError(f"the server answers with {response.status}")
 
 
 def _origin(work: TableWork) -> Iterator[tuple[str, RunFacet]]:

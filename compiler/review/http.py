@@ -16,11 +16,11 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 
 from parquetry.compiler.review.forge import ForgeError
+from parquetry.compiler.security.connections import LOOPBACK, connections, proxy_of
 from parquetry.errors import UsageError, message_of
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.text.printable import quoted
@@ -43,7 +43,6 @@ _UNNAMED_LIMIT_SECONDS: Final = 60.0
 _LONGEST_MESSAGE: Final = 200
 _TIMEOUT: Final = urllib3.Timeout(connect=10, read=60)
 _VISIBLE: Final = re.compile(r"[!-~]+")
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _REDIRECTS: Final = (301, 302, 307, 308)
 _LIMITED: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
 _FAILING: Final = (500, 502, 503, 504)
@@ -81,7 +80,7 @@ class JsonClient:
 
     def __post_init__(self) -> None:
         parts = _address_parts(self.address)
-        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
             raise UsageError(
                 "{address} is not a safe address of a forge: it must begin with https://, or the token "
                 "can be read on the way",
@@ -219,12 +218,9 @@ class JsonClient:
 
     def _pool(self, url: str) -> urllib3.PoolManager:
         """Return the connections for a URL: direct ones, or through the proxy that the environment sets."""
-        parts = urlsplit(url)
-        host, proxies = parts.hostname or "", getproxies()
-        is_direct = host in _LOOPBACK or proxy_bypass(host)
-        proxy = "" if is_direct else proxies.get(parts.scheme, "")
+        proxy = proxy_of(url)
         if proxy not in self._pools:
-            self._pools[proxy] = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
+            self._pools[proxy] = connections(proxy)
         return self._pools[proxy]
 
     def _same_server_url(self, base: str, reference: str) -> str:

@@ -288,12 +288,13 @@ def test_nothing_is_sent_without_a_place_or_without_work(folder):
 
 
 class Server(BaseHTTPRequestHandler):
-    """A server of events that keeps what it gets in ``server.got``, and fails if ``server.fails``."""
+    """A server of events that keeps what it gets in ``server.got`` and answers with ``server.status``."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.got.append((self.path, self.headers.get("Authorization"), json.loads(body)))
-        self.send_response(503 if self.server.fails else 201)
+        self.send_response(self.server.status)
+        self.send_header("Location", f"{self.server.url}/elsewhere")
         self.end_headers()
 
     def log_message(self, *_):
@@ -303,7 +304,7 @@ class Server(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        server.got, server.fails = [], False
+        server.got, server.status = [], 201
         server.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -328,8 +329,25 @@ def test_a_server_gets_each_event_with_the_key_that_nothing_records(folder, serv
     assert {path for path, _, _ in server.got} == {"/openapi/lineage"}
 
 
+def test_the_server_gets_no_password_of_the_machine(folder, server, monkeypatch, tmp_path):
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password mine\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    apply(folder, url=server.url)
+    assert {key for _, key, _ in server.got} == {None}
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_a_failure(folder, server, caplog, status):
+    server.status = status
+    with caplog.at_level(logging.WARNING):
+        apply(folder, url=server.url)
+    assert [path for path, _, _ in server.got] == ["/api/v1/lineage"]
+    assert f"lineage.url cannot be sent: the server answers with {status}" in caplog.text
+
+
 def test_a_server_that_fails_is_asked_once_and_changes_no_exit_code(folder, server, caplog):
-    server.fails = True
+    server.status = 503
     with caplog.at_level(logging.WARNING):
         apply(folder, url=server.url, file="target/lineage.jsonl")
     assert len(server.got) == 3  # one event, tried three times
