@@ -73,11 +73,15 @@ class BucketResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResults:
-    """The files of a write, sorted by path, its buckets, and the failures of buckets without files."""
+    """The files of a write, sorted by path, its buckets, and the failures of buckets without files.
+
+    ``deferred`` are the numbers of buckets whose work did not begin, as the time for it was over.
+    """
 
     files: tuple[FileResult, ...]
     buckets: Mapping[int, BucketResult]
     failures: Mapping[int, ParquetryError] = field(default_factory=dict)
+    deferred: frozenset[int] = frozenset()
 
     @property
     def late_rows(self) -> int:

@@ -6,11 +6,13 @@ One task rewrites a small group; several tasks together rewrite a large one by k
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -49,12 +51,13 @@ from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.spark.attempt.write_attempt import Attempt
 from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import run_numbered
-from parquetry.runtime.spark.session.settings import parallelism
+from parquetry.runtime.spark.session.settings import parallelism, reachable_parallelism
 from parquetry.runtime.spark.shuffle import rewrite_by_ranges
 from parquetry.runtime.spark_log import LogRules, add_rules
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.table.file_names import BaseFileName
 from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.task_failures import Task
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan
 from parquetry.runtime.timeline.instant import Action
@@ -81,14 +84,14 @@ def cluster(
     left out as well, with the reason. Any other failure ends the run. It is raised as it is if nothing was
     published.
 
-    If there is a time at which the run stops, a batch has only as many groups as the session has cores. A
-    batch that has begun is completed, and the others wait for the next run.
+    If there is a time at which the run stops, no group begins from then on. The groups that have begun are
+    completed and published, and the others wait for the next run.
 
     Args:
         spark: The session.
         table: The table.
         budget: The limit of the bytes that the run may rewrite.
-        stops_at_ms: The time from which no batch begins, in milliseconds since 1970 (UTC); None if there is
+        stops_at_ms: The time from which no group begins, in milliseconds since 1970 (UTC); None if there is
             none.
         timing: The periods of the commit protocol.
 
@@ -99,14 +102,14 @@ def cluster(
     add_rules(LogRules(personal=has_personal_columns(table.spec)))
     due = due_clustering(table, budget=budget, timing=timing)
     chosen = due.debt
-    batches = _batches(chosen.groups, parallelism(spark), are_short=stops_at_ms is not None)
+    batches = _batches(chosen.groups, reachable_parallelism(spark))
     deferred = 0
     timeline: Timeline | None = None
     parts: list[ClusteringResult] = []
     failures: list[Exception] = []
     try:
         for number, groups in enumerate(batches):
-            if stops_at_ms is not None and time.time() * 1000 >= stops_at_ms:
+            if any(part.excluded_files for part in parts) or _is_past(stops_at_ms):
                 deferred = sum(len(group.files) for batch in batches[number:] for group in batch)
                 break
             table = table.reopen() if parts else table
@@ -116,24 +119,27 @@ def cluster(
                 table, groups, predicted=due.predicted, known=known, timing=timing
             ) as transaction:
                 if transaction is not None:
-                    part, failed, timeline = _execute(spark, transaction)
+                    part, failed, timeline = _execute(spark, transaction, stops_at_ms=stops_at_ms)
                     parts.append(part)
                     failures += failed
     except (ParquetryError, PySparkException, Py4JJavaError) as failure:
         failures.append(failure)
-    result = sum(parts, start=ClusteringResult(excluded_files=len(chosen.excluded) + deferred))
+    deferred += sum(part.excluded_files for part in parts)
+    result = sum(parts, start=ClusteringResult())
+    result = replace(result, excluded_files=len(chosen.excluded) + deferred)
     if deferred:
         result = replace(result, warnings=(*result.warnings, _stopped(deferred)))
     return _finish(table, result, failures, timeline=timeline, timing=timing)
 
 
-def _batches(
-    groups: Sequence[PlannedGroup], cores: int, *, are_short: bool
-) -> Sequence[Sequence[PlannedGroup]]:
-    """Return the batches of a run: at most four, or batches that the cores rewrite at once."""
-    if are_short:
-        return [groups[start : start + cores] for start in range(0, len(groups), cores)]
+def _batches(groups: Sequence[PlannedGroup], cores: int) -> Sequence[Sequence[PlannedGroup]]:
+    """Return the batches of a run: at most four, each with enough groups for all cores."""
     return in_batches(groups, max(min(len(groups) // (_TASKS_PER_CORE * cores), _MOST_BATCHES), 1))
+
+
+def _is_past(stops_at_ms: int | None) -> bool:
+    """Return whether a time in milliseconds since 1970 (UTC) has come."""
+    return stops_at_ms is not None and time.time() * 1000 >= stops_at_ms
 
 
 def _stopped(files: int) -> Text:
@@ -185,13 +191,13 @@ def _finish(
 
 
 def _execute(
-    spark: SparkSession, transaction: Transaction
+    spark: SparkSession, transaction: Transaction, *, stops_at_ms: int | None = None
 ) -> tuple[ClusteringResult, Sequence[ParquetryError], Timeline | None]:
     """Execute one plan.
 
     Returns:
-        Its result, the failures of groups, which are also left out, and the timeline that shows its commit,
-        if it was listed.
+        Its result, whose excluded files are those of groups that did not begin in time, the failures of
+        groups, which are also left out, and the timeline that shows its commit, if it was listed.
 
     """
     plans: list[ClusteringPlan] = []
@@ -200,7 +206,7 @@ def _execute(
     def rewrite(transaction: Transaction) -> WriteOutcome | None:
         # The plan is read here because run_once rolls it back if this function fails.
         plans.append(_plan_of(transaction))
-        runs.append(_Run(spark, transaction, plans[0]))
+        runs.append(_Run(spark, transaction, plans[0], stops_at_ms=stops_at_ms))
         return runs[0].rewrite()
 
     def narrow(outcome: WriteOutcome, now: Timeline) -> WriteOutcome | None:
@@ -208,13 +214,15 @@ def _execute(
 
     commit, timeline = run_once(transaction, body=rewrite, narrow=narrow)
     file_groups = {part.key for plan in plans for group in plan.groups for part in group.slices}
-    if commit.instant is None and file_groups:
+    deferred = sum(len(work.slices) for run in runs for work in run.publishable.deferred)
+    if commit.instant is None and file_groups and not deferred:
+        # Groups that did not begin in time must not wait because of that.
         record_unpublished(transaction.timeline, transaction.instant, file_groups)
     if not runs:
         return plan_result(commit, (), (), ()), (), timeline
     publishable = runs[0].publishable
     result = plan_result(commit, publishable.groups, publishable.left_out, publishable.queries)
-    return result, runs[0].failures, timeline
+    return replace(result, excluded_files=deferred), runs[0].failures, timeline
 
 
 def _plan_of(transaction: Transaction) -> ClusteringPlan:
@@ -241,8 +249,11 @@ class _Run:
     ``failures`` are the errors of groups that cannot be rewritten.
     """
 
-    def __init__(self, spark: SparkSession, transaction: Transaction, plan: ClusteringPlan) -> None:
+    def __init__(
+        self, spark: SparkSession, transaction: Transaction, plan: ClusteringPlan, *, stops_at_ms: int | None
+    ) -> None:
         self._spark = spark
+        self._stops_at_ms = stops_at_ms
         self._transaction = transaction
         self._plan = plan
         self._planned = planned_work(transaction, plan)
@@ -271,9 +282,12 @@ class _Run:
         )
         transaction.put_markers({MarkerKind.CREATE: first})
         context = replace(attempt.context(ordering=None), clustering=self._planned.digest)
-        with self._work.rewriting(works):
-            results = _rewrite(self._spark, context, works)
-        self._sort_out(works, results, measure)
+        with self._work.rewriting():
+            results = _rewrite(self._spark, context, works, self._stops_at_ms)
+        begun = [work for work in works if work.index not in results.deferred]
+        self._work.attempted_bytes = sum(work.size_bytes for work in begun)
+        self.publishable.deferred = [work for work in works if work.index in results.deferred]
+        self._sort_out(begun, results, measure)
         return self._outcome(attempt) if self.publishable.groups else None
 
     def narrow(self, outcome: WriteOutcome, now: Timeline) -> WriteOutcome | None:
@@ -325,17 +339,33 @@ class _Run:
         return replace(outcome, extra={**outcome.extra, **self.publishable.extra_metadata()})
 
 
-def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
+def _rewrite(
+    spark: SparkSession, context: WriteContext, works: Sequence[GroupWork], stops_at_ms: int | None = None
+) -> WriteResults:
     """Rewrite the groups: those of several tasks by ranges, then the others by one task each."""
-    parts = [_rewrite_by_ranges(spark, context, work) for work in works if work.tasks > 1]
+    parts = [
+        # Each of these groups uses all cores.
+        _deferred([work]) if _is_past(stops_at_ms) else _rewrite_by_ranges(spark, context, work)
+        for work in works
+        if work.tasks > 1
+    ]
     alone = [work for work in works if work.tasks == 1]
     if alone:
-        parts.append(_rewrite_each(spark, context, alone))
+        is_past = _is_past(stops_at_ms)
+        parts.append(_deferred(alone) if is_past else _rewrite_each(spark, context, alone, stops_at_ms))
     files = (file for part in parts for file in part.files)
     return WriteResults(
         files=tuple(sorted(files, key=lambda file: file.stat.path)),
         buckets={number: bucket for part in parts for number, bucket in part.buckets.items()},
         failures={number: failure for part in parts for number, failure in part.failures.items()},
+        deferred=frozenset(number for part in parts for number in part.deferred),
+    )
+
+
+def _deferred(works: Sequence[GroupWork]) -> WriteResults:
+    """Return the results of groups that did not begin."""
+    return WriteResults(
+        files=(), buckets={}, deferred=frozenset(number for work in works for number in work.numbers)
     )
 
 
@@ -348,7 +378,32 @@ def _rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWo
         return WriteResults(files=(), buckets={}, failures=dict.fromkeys(work.numbers, failure))
 
 
-def _rewrite_each(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
-    ordered = sorted(works, key=lambda work: -work.size_bytes)
+def _rewrite_each(
+    spark: SparkSession, context: WriteContext, works: Sequence[GroupWork], stops_at_ms: int | None
+) -> WriteResults:
+    """Rewrite groups by one task each: the largest first, or the best first if the run stops at some time."""
+    ordered = works if stops_at_ms is not None else sorted(works, key=lambda work: -work.size_bytes)
+    task = group_rewriter(context, ordered)
+    if stops_at_ms is not None:
+        task = _begun_before(stops_at_ms, task)
     with failures_translated("the rows to cluster", of_table=True):
-        return read_independent_results(run_numbered(spark, group_rewriter(context, ordered), len(ordered)))
+        rows = run_numbered(spark, task, len(ordered))
+        answered = {row["bucket"] for row in rows}
+        deferred = _deferred([work for work in works if work.index not in answered]).deferred
+        return replace(read_independent_results(rows), deferred=deferred)
+
+
+def _begun_before(stops_at_ms: int, task: Task) -> Task:
+    """Return a task that yields nothing if it begins at that time or later.
+
+    Each task checks this itself, because Spark starts it when a core is free. Further attempts of a task that
+    has begun in time go on.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        is_first = context is None or context.attemptNumber() == 0
+        if not (is_first and _is_past(stops_at_ms)):
+            yield from task(batches)
+
+    return run

@@ -184,9 +184,16 @@ def unpublished_group(group: RewrittenGroup, reason: Text) -> UnpublishedGroup:
 
 
 def description(
-    execution: ExecutionPolicy, publishable: Sequence[RewrittenGroup], left_out: Sequence[UnpublishedGroup]
+    execution: ExecutionPolicy,
+    publishable: Sequence[RewrittenGroup],
+    left_out: Sequence[UnpublishedGroup],
+    *,
+    deferred: int,
 ) -> str:
-    """Return the description of a clustering for the metadata of its replacecommit, as JSON."""
+    """Return the description of a clustering for the metadata of its replacecommit, as JSON.
+
+    ``deferred`` is the number of groups that did not begin before the time at which the run stops.
+    """
     return json.dumps(
         {
             "strategy": execution.strategy,
@@ -201,6 +208,7 @@ def description(
                 "after": sum(file.stat.file_size_bytes for group in publishable for file in group.files),
             },
             "left_out": len(left_out),
+            **({"deferred": deferred} if deferred else {}),
         },
         separators=(",", ":"),
     )

@@ -14,7 +14,6 @@ from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, Measu
 from parquetry.runtime.clustering.forecast.work import ClusteringWork, forecast_work, read_expected_bytes
 from parquetry.runtime.clustering.plan.execution import PlannedWork, RewrittenGroup
 from parquetry.runtime.clustering.plan.history import past_work
-from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileKey, FileSlice
 from parquetry.runtime.layout.skipping.files import NOTHING, Reads
@@ -94,7 +93,10 @@ class QueryMeasure:
 
 
 class WorkMeasure:
-    """Measures the groups of one plan: cores and seconds, and the bytes of the groups that are published."""
+    """Measures the groups of one plan: cores and seconds, and the bytes of the groups that are published.
+
+    ``attempted_bytes`` are those of all groups that were rewritten, also of those that are not published.
+    """
 
     def __init__(
         self,
@@ -110,20 +112,19 @@ class WorkMeasure:
         self._copies = planned.execution.strategy == STITCH
         self._cores = cores
         self._milliseconds = 0
-        self._attempted_bytes = 0
+        self.attempted_bytes = 0
         self._sampled: dict[FileKey, int | None] = {
             group.slices[0].key: read_expected_bytes(group.extra) for group in plan.groups if group.slices
         }
 
     @contextmanager
-    def rewriting(self, works: Sequence[GroupWork]) -> Iterator[None]:
-        """Yield while these groups are rewritten, and add up the time."""
+    def rewriting(self) -> Iterator[None]:
+        """Yield while groups are rewritten, and add up the time."""
         begun = time.monotonic()
         try:
             yield
         finally:
             self._milliseconds += round((time.monotonic() - begun) * 1000)
-            self._attempted_bytes += sum(work.size_bytes for work in works)
 
     def measured(self, groups: Sequence[RewrittenGroup]) -> ClusteringWork:
         """Return the measured and the expected work of these groups."""
@@ -140,13 +141,13 @@ class WorkMeasure:
             layout=self._layout,
             copies=self._copies,
         )
-        attempt = forecast_work(self._past, files=0, read_bytes=self._attempted_bytes, written_files=0)
+        attempt = forecast_work(self._past, files=0, read_bytes=self.attempted_bytes, written_files=0)
         return ClusteringWork(
             files=len(slices),
             read_bytes=read_bytes,
             written_files=len(files),
             written_bytes=sum(file.stat.file_size_bytes for file in files),
-            attempted_bytes=self._attempted_bytes,
+            attempted_bytes=self.attempted_bytes,
             core_milliseconds=self._milliseconds * self._cores,
             expected_bytes=forecast.written_bytes,
             expected_core_milliseconds=attempt.core_milliseconds,

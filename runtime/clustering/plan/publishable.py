@@ -21,6 +21,7 @@ from parquetry.runtime.clustering.plan.execution import (
 )
 from parquetry.runtime.clustering.plan.measure import WorkMeasure
 from parquetry.runtime.clustering.plan.survey import RUN_KEY, changed_groups, reserved_groups
+from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.commit.abandoned_buckets import abandon
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.transaction import Transaction
@@ -31,7 +32,10 @@ from parquetry.runtime.timeline.active import Timeline
 
 
 class PublishableGroups:
-    """The groups of one plan that may be published, and those left out. A group that is left out stays so."""
+    """The groups of one plan that may be published, and those left out. A group that is left out stays so.
+
+    ``deferred`` are the groups that did not begin before the time at which the run stops.
+    """
 
     def __init__(self, transaction: Transaction, planned: PlannedWork, *, measure: WorkMeasure) -> None:
         self._transaction = transaction
@@ -39,6 +43,7 @@ class PublishableGroups:
         self._measure = measure
         self.groups: list[RewrittenGroup] = []
         self.left_out: list[UnpublishedGroup] = list(planned.left_out)
+        self.deferred: Sequence[GroupWork] = ()
 
     @property
     def queries(self) -> tuple[MeasuredQuery, ...]:
@@ -48,7 +53,9 @@ class PublishableGroups:
     def extra_metadata(self) -> dict[str, str]:
         """Return the extra metadata of the replacecommit of these groups."""
         return {
-            RUN_KEY: description(self._planned.execution, self.groups, self.left_out),
+            RUN_KEY: description(
+                self._planned.execution, self.groups, self.left_out, deferred=len(self.deferred)
+            ),
             **measured_metadata(self.queries),
             **work_metadata(self._measure.measured(self.groups)),
         }

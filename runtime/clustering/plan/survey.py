@@ -290,7 +290,10 @@ def _groups_backing_off(timeline: Timeline, policy: ClusteringSpec) -> Mapping[F
 
 
 def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
-    """Yield each clustering that did not publish all its groups: its instant and the file groups left out."""
+    """Yield each clustering that did not publish all its groups: its instant and the file groups left out.
+
+    A clustering whose time ended does not count, because some of these groups did not begin.
+    """
     for write in timeline.completed_writes:
         if not _is_clustering(timeline, write):
             continue
@@ -305,6 +308,7 @@ def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]
 
 def _left_out_count(description: str) -> int:
     try:
-        return int(parsed_json(description)["left_out"])
-    except (ValueError, KeyError, TypeError):
+        described = parsed_json(description)
+        return 0 if described.get("deferred") else int(described["left_out"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime, timedelta
 from threading import Barrier, Event, Lock
@@ -19,9 +20,10 @@ from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.errors import ParquetryError
 from parquetry.message import in_full
+from parquetry.runtime.clustering.plan.survey import RUN_KEY
 from parquetry.runtime.main import execute
-from parquetry.runtime.spark.session.settings import parallelism
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.timeline.sidecars import UNPUBLISHED_FOLDER
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable, rows_of
@@ -342,29 +344,45 @@ def test_a_run_stops_when_its_time_ends_and_the_next_one_goes_on(folder):
     assert len(run(folder)[0]) == 1
 
 
-@pytest.mark.parametrize("batches", [pytest.param(0, marks=pytest.mark.long), 1])
-def test_clustering_stops_between_groups_when_its_time_ends(folder, monkeypatch, batches):
-    section = DECLARED["clustering"] | {"plan": DECLARED["clustering"]["plan"] | {"max_group_size": "16KiB"}}
-    for number in range(4):
-        folder.write("tables/first.yml", DECLARED | {"name": "first", "clustering": section})
-        table(folder, "first").insert({f"m{number}-{n}": (n, "a") for n in range(400)})
-    with_operations(folder, budget={"hours": 1})
-    (due, *_) = (one for one in plan_due(folder).evidence.order.tables if one.table == "first")
-    assert due.taken_groups > parallelism(OneProcessSpark())
-    begun, later = time.time(), time.time() + 4000
-    times = iter([*[begun] * batches, *[later] * 10])
-    monkeypatch.setattr("parquetry.runtime.spark.cluster.time", SimpleNamespace(time=lambda: next(times)))
-    _, result, _ = run(folder)
+def clustering_of_first(result):
     (clustering,) = (
         o.result.clustering for o in result.outcomes if o.table == "first" and o.result.clustering
     )
-    assert clustering.groups == batches * parallelism(OneProcessSpark())
+    return clustering
+
+
+@pytest.mark.parametrize(
+    "groups", [pytest.param(None, marks=pytest.mark.long), pytest.param(0, marks=pytest.mark.long), 1]
+)
+def test_clustering_stops_between_groups_when_its_time_ends(folder, monkeypatch, groups):
+    """The time ends before the plan (None) or during the job; one commit has the groups that have begun."""
+    for name in TABLES[1:]:
+        (folder.root / f"tables/{name}.yml").unlink()
+    section = DECLARED["clustering"] | {"plan": DECLARED["clustering"]["plan"] | {"max_group_size": "16KiB"}}
+    for number in range(8):
+        folder.write("tables/first.yml", DECLARED | {"name": "first", "clustering": section})
+        table(folder, "first").insert({f"m{number}-{n}": (n, "a") for n in range(400)})
+    with_operations(folder, budget={"hours": 1})
+    (due,) = plan_due(folder).evidence.order.tables
+    assert due.taken_groups >= 8
+    begun, later = time.time(), time.time() + 4000
+    # The time is read before the plan, before the job and by each task.
+    times = iter([*[begun] * (0 if groups is None else 2 + groups), *[later] * 50])
+    monkeypatch.setattr("parquetry.runtime.spark.cluster.time", SimpleNamespace(time=lambda: next(times)))
+    clustering = clustering_of_first(run(folder)[1])
+    groups = groups or 0
+    assert (clustering.groups, len(clustering.instants), clustering.left_out) == (groups, min(groups, 1), ())
     assert f"with {clustering.excluded_files:,} due files left" in in_full(clustering.warnings[0])
+    handle = table(folder, "first").handle
+    assert list(handle.store.list(UNPUBLISHED_FOLDER)) == []
+    for instant in clustering.instants:
+        assert json.loads(handle.timeline().commit_metadata(instant).extra[RUN_KEY])["deferred"] >= 1
     monkeypatch.undo()
-    rest = run(folder)[1]
-    (clustering,) = (o.result.clustering for o in rest.outcomes if o.table == "first" and o.result.clustering)
-    assert clustering.groups == due.taken_groups - batches * parallelism(OneProcessSpark())
-    assert len(rows_of(folder.root / "warehouse" / "first")) == 16 + 4 * 400
+    # The rest is due at once. It makes few commits, because each counts for the versions that a clean keeps.
+    clustering = clustering_of_first(run(folder, run_id="r2")[1])
+    assert clustering.groups == due.taken_groups - groups
+    assert 1 < len(clustering.instants) <= 4
+    assert len(rows_of(folder.root / "warehouse" / "first")) == 16 + 8 * 400
 
 
 def test_a_table_that_fails_does_not_stop_the_others(folder):

@@ -39,8 +39,8 @@ def overtaken(table, monkeypatch, *, by_clean=False):
     """The instant of a clustering that lost ``p=a`` alone, and how to rewrite a partition's group again."""
     rewrite, seen = cluster._rewrite, []
 
-    def rewritten(spark, context, works):
-        results = rewrite(spark, context, works)
+    def rewritten(spark, context, works, *time):
+        results = rewrite(spark, context, works, *time)
         seen.append((context, {work.partition: work for work in works}))
         if not by_clean:
             table.upsert({"k0": (99, "a")})

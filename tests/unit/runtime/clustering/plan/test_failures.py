@@ -79,10 +79,10 @@ def test_partition_metadata_that_is_lost_during_a_clustering_is_put_with_its_com
     rewrite, lost = cluster._rewrite, path / "p=a" / ".hoodie_partition_metadata"
     expected = view_rows(path)
 
-    def rewritten(spark, context, works):
+    def rewritten(spark, context, works, *time):
         if "p=a" in {work.partition for work in works}:
             lost.unlink()
-        return rewrite(spark, context, works)
+        return rewrite(spark, context, works, *time)
 
     monkeypatch.setattr(cluster, "_rewrite", rewritten)
     assert clustered(table).files_after == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -372,7 +373,7 @@ def test_a_group_that_lost_three_rounds_waits_twice_as_long_each_time(table):
     assert "waits for 4 more commits" in {e.text.partition("; ")[2] for e in owed(table).excluded}
 
 
-def publish_without(table, group):
+def publish_without(table, group, **more):
     """A clustering that had the group in its plan, and published nothing of it."""
     time = next_instant(timeline_of(table.store).last_instant, 0, Timezone.UTC)
     plan = avro_plan(table.store, [group], SORTED)
@@ -382,11 +383,18 @@ def publish_without(table, group):
         stats={},
         extra={
             "schema": table.handle.schema_json(timeline_of(table.store), ()),
-            RUN_KEY: '{"left_out": 1}',
+            RUN_KEY: json.dumps({"left_out": 1} | more),
         },
     )
     table.store.put(requested.path, RequestedReplace(operation="CLUSTER", plan=plan).encode())
     put_completed(table.store, time, Action.REPLACECOMMIT, metadata)
+
+
+def test_a_clustering_whose_time_ended_makes_no_group_wait(table):
+    lost = groups_owed(table)[0]
+    for _ in range(4):
+        publish_without(table, lost, deferred=2)
+    assert lost.partition in {group.partition for group in groups_owed(table)}
 
 
 def test_commits_are_counted_from_the_last_clustering(table):
