@@ -41,7 +41,7 @@ from parquetry.project import ResolvedTable
 from parquetry.project.model.operations import Operations
 from parquetry.project.model.resolved import Target
 from parquetry.runtime.clustering.plan.due import is_clustering_due, trigger_of
-from parquetry.runtime.clustering.plan.execution import ClusteringResult, PartlyClusteredError
+from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.clustering.plan.survey import last_clustering
 from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.errors import CatalogError, InvalidDataError, PartialFailureError
@@ -548,6 +548,7 @@ def _run_by_operations(
                 continue
             del due[chosen.table]
             begun.append(chosen)
+            launch.taken_bytes[chosen.table] = chosen.taken_bytes
             job = _limited(clusterings[chosen.table], chosen, at_start, starts=starts)
             tables_at_once.start(chosen, partial(run, chosen.table, (job,)))
     return RunOrder(
@@ -803,12 +804,17 @@ class _TableJobs:
 
 
 class _BudgetedLauncher:
-    """A launcher whose clustering jobs share the budget of the run."""
+    """A launcher whose clustering jobs share the budget of the run.
+
+    ``taken_bytes`` are those of the groups that the run takes of a table, by its name. If the clustering of
+    the table fails without a result, all of them count as rewritten.
+    """
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._turn = Lock()
         self.spent_bytes = 0
+        self.taken_bytes: dict[str, int] = {}
 
     def __call__(self, job: JobPlan) -> JobResult:
         """Run a job; a clustering gets what earlier clusterings of the run have left of the budget."""
@@ -818,15 +824,18 @@ class _BudgetedLauncher:
             spent_bytes = max(self.spent_bytes, job.spent_bytes or 0)
             result = self._launch(replace(job, spent_bytes=spent_bytes))
         except PartlyClusteredError as partly:
-            self._spend(partly.result)
+            self._spend(partly.result.attempted_bytes)
+            raise
+        except Exception:
+            self._spend(self.taken_bytes.get(job.table, 0))
             raise
         if result.clustering is not None:
-            self._spend(result.clustering)
+            self._spend(result.clustering.attempted_bytes)
         return result
 
-    def _spend(self, clustering: ClusteringResult) -> None:
+    def _spend(self, size_bytes: int) -> None:
         with self._turn:
-            self.spent_bytes += clustering.bytes_before
+            self.spent_bytes += size_bytes
 
 
 def _jobs(

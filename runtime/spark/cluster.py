@@ -107,6 +107,7 @@ def cluster(
     timeline: Timeline | None = None
     parts: list[ClusteringResult] = []
     failures: list[Exception] = []
+    begun: Sequence[PlannedGroup] = ()
     try:
         for number, groups in enumerate(batches):
             if any(part.excluded_files for part in parts) or _is_past(stops_at_ms):
@@ -114,7 +115,7 @@ def cluster(
                 break
             table = table.reopen() if parts else table
             known = None if parts else due.timeline
-            timeline = None
+            timeline, begun = None, groups
             with begin_clustering(
                 table, groups, predicted=due.predicted, known=known, timing=timing
             ) as transaction:
@@ -122,10 +123,12 @@ def cluster(
                     part, failed, timeline = _execute(spark, transaction, stops_at_ms=stops_at_ms)
                     parts.append(part)
                     failures += failed
+            begun = ()
     except (ParquetryError, PySparkException, Py4JJavaError) as failure:
         failures.append(failure)
     deferred += sum(part.excluded_files for part in parts)
-    result = sum(parts, start=ClusteringResult())
+    lost_bytes = sum(group.size_bytes for group in begun)
+    result = sum(parts, start=ClusteringResult(attempted_bytes=lost_bytes))
     result = replace(result, excluded_files=len(chosen.excluded) + deferred)
     if deferred:
         result = replace(result, warnings=(*result.warnings, _stopped(deferred)))
@@ -222,7 +225,8 @@ def _execute(
         return plan_result(commit, (), (), ()), (), timeline
     publishable = runs[0].publishable
     result = plan_result(commit, publishable.groups, publishable.left_out, publishable.queries)
-    return replace(result, excluded_files=deferred), runs[0].failures, timeline
+    result = replace(result, excluded_files=deferred, attempted_bytes=runs[0].attempted_bytes)
+    return result, runs[0].failures, timeline
 
 
 def _plan_of(transaction: Transaction) -> ClusteringPlan:
@@ -266,6 +270,11 @@ class _Run:
         )
         self.publishable = PublishableGroups(transaction, self._planned, measure=self._work)
         self.failures: list[ParquetryError] = []
+
+    @property
+    def attempted_bytes(self) -> int:
+        """The bytes of the groups whose rewrite began."""
+        return self._work.attempted_bytes
 
     def rewrite(self) -> WriteOutcome | None:
         """Rewrite the groups that can still be rewritten; return None if none was."""

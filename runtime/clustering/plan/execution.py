@@ -64,6 +64,9 @@ class ClusteringResult(Brief):
     ``instants`` are the replacecommits. If no group of a plan could be published, the plan has none. Sizes
     are in bytes.
 
+    ``attempted_bytes`` are those of all groups whose rewrite began, also of those that were not published.
+    They count for budgets. If a plan failed as a whole, all its groups count.
+
     ``left_out`` are groups that a writer has changed, or that cannot be rewritten; they are due again.
     ``excluded_files`` is the number of files that were not due or exceeded the limits of the run. ``queries``
     are the declared queries, measured on the rewritten files.
@@ -76,6 +79,7 @@ class ClusteringResult(Brief):
     files_after: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
+    attempted_bytes: int = 0
     excluded_files: int = 0
     left_out: tuple[UnpublishedGroup, ...] = ()
     queries: tuple[MeasuredQuery, ...] = ()
@@ -91,6 +95,7 @@ class ClusteringResult(Brief):
             files_after=self.files_after + other.files_after,
             bytes_before=self.bytes_before + other.bytes_before,
             bytes_after=self.bytes_after + other.bytes_after,
+            attempted_bytes=self.attempted_bytes + other.attempted_bytes,
             excluded_files=self.excluded_files + other.excluded_files,
             left_out=self.left_out + other.left_out,
             queries=sum_by_query(self.queries + other.queries),

@@ -403,6 +403,21 @@ def test_a_table_that_fails_does_not_stop_the_others(folder):
     ]
 
 
+def test_what_was_rewritten_in_vain_counts_for_the_budget(folder):
+    """How much a failed job rewrote is not known, so it counts what it was given."""
+    limit = 2 * max(size(folder, name) for name in TABLES) + 100
+    with_operations(folder, budget={"rewrite": f"{limit}B"})
+
+    def failing(job):
+        if (job.table, job.name) == ("first", "cluster"):
+            raise ParquetryError("no luck")
+        return launch(job)
+
+    rewrote, result, _ = run(folder, launch=failing, fails=True)
+    assert list(rewrote) == ["second"]
+    assert [one.reason for one in result.order.tables] == [None, None, DeferralReason.BUDGET]
+
+
 def test_tables_run_side_by_side_and_share_the_budget(folder):
     sizes = {name: size(folder, name) for name in TABLES}
     with_operations(folder, parallel=2, budget={"rewrite": f"{2 * max(sizes.values()) + 100}B"})

@@ -112,6 +112,7 @@ def test_a_group_that_cannot_be_rewritten_is_left_out_told_and_waits(table, path
     assert all(instant in str(told.value) for instant in done.instants)
     assert done.instants
     assert (done.groups, done.files_before, done.files_after) == (3, 6, 3)
+    assert done.attempted_bytes > done.bytes_before > 0
     (left,) = done.left_out
     assert (left.partition, left.files) == ("p=a", 2)
     assert file.name in left.reason
