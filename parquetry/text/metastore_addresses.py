@@ -9,6 +9,7 @@ METASTORE_FORM: Final = "thrift://HOST:PORT, and several with commas"
 """The form of the addresses, for messages."""
 
 _PORT: Final = 9083
+_PORTS: Final = range(1, 65_536)
 _ADDRESS: Final = re.compile(
     r"thrift://(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>\d{1,5}))?/?", re.ASCII
 )
@@ -16,9 +17,11 @@ _ADDRESS: Final = re.compile(
 
 def metastore_addresses(uri: str) -> tuple[tuple[str, int], ...]:
     """Return the hosts and ports of metastores in the order of a URI, or nothing if it has another form."""
-    found = [_ADDRESS.fullmatch(address.strip()) for address in uri.split(",")]
-    return (
-        tuple((one["host"].strip("[]"), int(one["port"] or _PORT)) for one in found if one)
-        if all(found)
-        else ()
-    )
+    found: list[tuple[str, int]] = []
+    for address in uri.split(","):
+        one = _ADDRESS.fullmatch(address.strip())
+        # Libraries take a larger port modulo 65536, which is that of another server.
+        if one is None or (port := int(one["port"] or _PORT)) not in _PORTS:
+            return ()
+        found.append((one["host"].strip("[]"), port))
+    return tuple(found)
