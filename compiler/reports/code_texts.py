@@ -425,8 +425,9 @@ TEXTS: Mapping[str, CodeText] = {
         ),
     ),
     "DR500": _text(
-        "The catalog did not answer, the target does not allow its address, or another table or another "
-        "format has the name of the table there. So it is not known whether the entry has drifted.",
+        "The catalog did not answer, the target does not allow its address, or the entry with the name of "
+        "the table is that of another table, of another format or with other partition keys. So it is not "
+        "known whether the entry has drifted.",
         "Do what the message says. No write of the table depends on it, and the next run catches up.",
     ),
     "DR501": _text(

@@ -125,10 +125,14 @@ class HiveCatalog:
         refused = self._types.InvalidOperationException
         try:
             self._alter(self._filled(copy.deepcopy(stored), entry), passing=refused)
-        except refused:
+        except refused as error:
             # By default, a type cannot become another one that Hive does not convert it to. Columns may be
-            # removed and added, however, so those from the first that differs on are.
-            self._alter(self._filled(copy.deepcopy(stored), _shortened(_entry(stored), entry)))
+            # removed and added, however, so those from the first that differs on are. The first step has the
+            # rest of the change, so a change that is refused for another reason removes nothing.
+            shortened = _shortened(_entry(stored), entry)
+            if shortened is None:
+                raise self._error("alter_table", error) from error
+            self._alter(self._filled(copy.deepcopy(stored), shortened))
             self._alter(self._filled(copy.deepcopy(stored), entry))
         self._read = None
 
@@ -205,7 +209,15 @@ class HiveCatalog:
         """Return the name of a partition, as the metastore makes it of its keys and values."""
         if self._read is None:
             self._read = self._stored()
-        keys = () if self._read is None else self._read.partitionKeys
+        keys = () if self._read is None else self._read.partitionKeys or ()
+        if len(keys) != len(values):
+            raise CatalogError(
+                "{place}: the entry in the catalog has {found} partition keys, and a partition has "
+                "{expected} values; remove that entry from the catalog, then sync again",
+                place=self._place,
+                found=len(keys),
+                expected=len(values),
+            )
         return "/".join(
             f"{escape_value(key.name)}={escape_value(value)}" for key, value in zip(keys, values, strict=True)
         )
@@ -310,14 +322,15 @@ class HiveCatalog:
         )
 
 
-def _shortened(stored: CatalogTable, wanted: CatalogTable) -> CatalogTable:
-    """Return the stored entry with those of its first columns that the wanted one has too."""
-    columns = []
-    for before, after in zip(stored.columns, wanted.columns, strict=False):
+def _shortened(stored: CatalogTable, wanted: CatalogTable) -> CatalogTable | None:
+    """Return the wanted entry up to the first column with another type than the stored one at its position.
+
+    The result is None if no type differs. Its definition counts as one that parquetry wrote.
+    """
+    for position, (before, after) in enumerate(zip(stored.columns, wanted.columns, strict=False)):
         if before.type.lower() != after.type.lower():
-            break
-        columns.append(before)
-    return with_definition(replace(stored, columns=tuple(columns)))
+            return with_definition(replace(wanted, columns=wanted.columns[:position]))
+    return None
 
 
 def _entry(table: Any) -> CatalogTable:

@@ -244,7 +244,7 @@ def _key(column: Column, *, has_values: bool) -> Column:
 
 
 def check_same_table(catalog: Catalog, stored: CatalogTable, wanted: CatalogTable) -> None:
-    """Raise CatalogError if an entry is that of another table or of another format."""
+    """Raise CatalogError if an entry is that of another table, of another format or by other partitions."""
     if not same_location(stored.location, wanted.location):
         raise CatalogError(
             "{place} is the table at {found}, not that at {expected}; remove that entry from the catalog, or "
@@ -260,6 +260,21 @@ def check_same_table(catalog: Catalog, stored: CatalogTable, wanted: CatalogTabl
             place=catalog.place,
             found=found,
         )
+    keys, expected = _key_names(stored), _key_names(wanted)
+    if keys != expected:
+        # Metastores refuse to change the keys, and the values of registered partitions are those of the old.
+        raise CatalogError(
+            "{place} has the partition keys ({found}) instead of ({expected}); remove that entry from the "
+            "catalog, then {command}",
+            place=catalog.place,
+            found=", ".join(keys),
+            expected=", ".join(expected),
+            command=command("sync"),
+        )
+
+
+def _key_names(entry: CatalogTable) -> list[str]:
+    return [key.name.lower() for key in entry.partition_keys]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,8 @@ class MemoryMetastore:
 
     def alter_table_with_environment_context(self, database: str, name: str, table: Any, _: Any) -> None:
         stored = self._table(database, name)
+        if [key.name for key in stored.partitionKeys] != [key.name for key in table.partitionKeys]:
+            raise ttypes.InvalidOperationException("partition keys can not be changed.")
         if any(
             old.type != new.type and (old.type, new.type) not in CONVERSIONS
             for old, new in zip(stored.sd.cols, table.sd.cols, strict=False)

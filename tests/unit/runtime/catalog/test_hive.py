@@ -281,6 +281,26 @@ def test_a_change_that_died_between_its_steps_is_not_taken_for_one_of_others() -
         assert catalog.table().columns == wanted.columns
 
 
+def test_a_partition_without_a_value_for_each_key_is_an_error() -> None:
+    with memory_metastore() as uri:
+        catalog = CountedHive(uri, database="db")
+        catalog.create(PARTITIONED)
+        with pytest.raises(CatalogError, match="has 1 partition keys, and a partition has 2 values; remove"):
+            catalog.partitions([("a", "b")])
+
+
+@pytest.mark.parametrize("kind", ["bigint", "int"])
+def test_a_refused_change_of_partition_keys_leaves_the_columns(kind) -> None:
+    columns = [Column(name="id", type=kind), Column(name="dt", type="string")]
+    with memory_metastore() as uri:
+        catalog = CountedHive(uri, database="db")
+        catalog.create(PARTITIONED)
+        with pytest.raises(CatalogError, match="partition keys can not be changed"):
+            catalog.replace(catalog_table(columns, ("dt",), "file:/t"), keeps_version=True)
+        assert catalog.table().columns == PARTITIONED.columns
+        assert catalog.table().partition_keys == PARTITIONED.partition_keys
+
+
 def test_the_connection_is_closed_with_the_catalog() -> None:
     with memory_metastore() as uri:
         catalog = CountedHive(uri, database="db")

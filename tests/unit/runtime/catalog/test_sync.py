@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from parquetry.runtime.apply.table_change import TableChange, apply_change
+from parquetry.runtime.catalog.entry import catalog_table
 from parquetry.runtime.catalog.sync import sync
 from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.services.accepted_loss import accept_loss
@@ -321,6 +322,19 @@ def test_the_entry_of_another_format_is_refused(table, catalog, change, found) -
     before = catalog.raw
     with pytest.raises(CatalogError, match=f"lake: .* is not the entry of a Hudi table .*{found}.*; remove"):
         sync(table.handle, catalog, restores=True)
+    assert catalog.raw == before
+
+
+@pytest.mark.parametrize("keys", [(), ("dt",), ("p", "dt")])
+def test_an_entry_with_other_partition_keys_is_refused(table, catalog, keys) -> None:
+    table.upsert(rows("a"))
+    others = [*COLUMNS, Column(name="dt", type="string")]
+    catalog.create(catalog_table(others, keys, catalog.location_of(table.store)))
+    before = catalog.raw
+    catalog.taken()
+    with pytest.raises(CatalogError, match=r"has the partition keys \(.*\) instead of \(p\); remove"):
+        sync(table.handle, catalog, restores=True)
+    assert catalog.taken() == cost(catalog, "table")
     assert catalog.raw == before
 
 
