@@ -8,7 +8,7 @@ that add rows of nulls keep only filters that no null fulfils.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,6 +55,7 @@ _UTC: Final = re.compile(
     r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(?: UTC|Z|\+00:00)", re.ASCII
 )
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "double", "decimal")
+_TIMESTAMPS: Final = ("timestamp", "timestamptz", "timestampltz")
 _DEEPEST: Final = 100
 _UNDERSTOOD: Final = frozenset(
     {"this", "expression", "expressions", "low", "high", "to", "table", "is_string", "quoted"}
@@ -116,33 +117,59 @@ def tables_read(sql: str, dialect: str, naming: Naming) -> tuple[ReadTable, ...]
 def _tables_of(scope: Scope, naming: Naming) -> Iterator[ReadTable]:
     if not isinstance(scope.expression, exp.Select):
         return
-    sources = {alias: source for alias, (_, source) in scope.selected_sources.items()}
+    sources = _sources(scope)
     tables = {alias: source for alias, source in sources.items() if isinstance(source, exp.Table)}
-    if not any(naming.known(naming.full(table)) for table in tables.values()):
+    known = [alias for alias, table in tables.items() if naming.known(naming.full(table))]
+    if not known:
         for table in tables.values():
             yield ReadTable(name=naming.full(table), filters=())
         return
     found: dict[str, list[Filter]] = {alias: [] for alias in tables}
     nullable = _nullable(scope)
+    outer = _outer_sources(scope)
     for part, allowed in _parts(scope):
         columns = [
             column
             for column in part.find_all(exp.Column)
             if column.find_ancestor(exp.Select) is scope.expression
         ]
-        owners = {_owner(column, len(sources), tables, naming) for column in columns}
+        owners = {_owner(column, sources, outer, naming) for column in columns}
         if None in owners:
-            known = (alias for alias, table in tables.items() if naming.known(naming.full(table)))
-            found[next(known)].append(Unread.TABLE)
-            continue
-        alias = owners.pop() if len(owners) == 1 else None
-        if alias is None or alias not in tables or (allowed is not None and alias != allowed):
-            continue
-        key = naming.known(naming.full(tables[alias]))
-        if key is not None:
+            found[known[0]].append(Unread.TABLE)
+        elif not owners:
+            if not _is_always_true(part):
+                found[known[0]].append(Unread.RUNTIME if part.find(exp.Query) else Unread.EXPRESSION)
+        elif len(owners) == 1 and (alias := owners.pop()) in known and allowed in (None, alias):
+            key = naming.known(naming.full(tables[alias]))
+            assert key is not None, "the table is known"
             found[alias].extend(_filters(part, naming.types[key], rejects_null=alias in nullable))
     for alias, table in tables.items():
         yield ReadTable(name=naming.full(table), filters=tuple(found[alias]))
+
+
+def _sources(scope: Scope) -> dict[str, exp.Expr | Scope]:
+    """Return the tables and subqueries of FROM and joins by their names in lower case; no two are equal."""
+    found = {alias.lower(): source for alias, (_, source) in scope.selected_sources.items()}
+    if len(found) < len(scope.selected_sources):
+        raise ValueError
+    return found
+
+
+def _outer_sources(scope: Scope) -> frozenset[str]:
+    """Return the names of the sources of the queries around a subquery, which it may compare with."""
+    found: set[str] = set()
+    around = scope.parent
+    while around is not None:
+        found.update(alias.lower() for alias in around.selected_sources)
+        around = around.parent
+    return frozenset(found)
+
+
+def _is_always_true(part: exp.Expr) -> bool:
+    """Return whether a part is ``TRUE`` or ``1 = 1``, which programs write before others."""
+    if isinstance(part, exp.Boolean):
+        return bool(part.this)
+    return isinstance(part, exp.EQ) and isinstance(part.this, exp.Literal) and part.this == part.expression
 
 
 def _nullable(scope: Scope) -> frozenset[str]:
@@ -150,13 +177,13 @@ def _nullable(scope: Scope) -> frozenset[str]:
     found, before = set(), set()
     first = scope.expression.args.get("from_")
     if first is not None:
-        before.add(first.alias_or_name)
+        before.add(first.alias_or_name.lower())
     for join in scope.expression.args.get("joins") or ():
         if join.side in ("LEFT", "FULL"):
-            found.add(join.alias_or_name)
+            found.add(join.alias_or_name.lower())
         if join.side in ("RIGHT", "FULL"):
             found |= before
-        before.add(join.alias_or_name)
+        before.add(join.alias_or_name.lower())
     return frozenset(found)
 
 
@@ -171,7 +198,7 @@ def _parts(scope: Scope) -> Iterator[tuple[exp.Expr, str | None]]:
         if condition is None or join.side in ("RIGHT", "FULL"):
             continue
         for part in _conjuncts(condition):
-            yield part, join.alias_or_name if join.side or join.kind in ("SEMI", "ANTI") else None
+            yield part, join.alias_or_name.lower() if join.side or join.kind in ("SEMI", "ANTI") else None
 
 
 def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
@@ -186,14 +213,21 @@ def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
             yield part
 
 
-def _owner(column: exp.Column, sources: int, tables: Mapping[str, exp.Table], naming: Naming) -> str | None:
-    """Return the alias of the table of a column; None if it may be of one of several sources."""
-    if column.table:
-        return str(column.table)
-    if sources == len(tables) == 1:
-        return next(iter(tables))
-    keys = {alias: naming.known(naming.full(table)) for alias, table in tables.items()}
-    if len(keys) < sources or None in keys.values():
+def _owner(
+    column: exp.Column, sources: Mapping[str, exp.Expr | Scope], outer: Collection[str], naming: Naming
+) -> str | None:
+    """Return the name of the source of a column; None if it may be of another or is a field of a struct."""
+    if qualifier := column.table.lower():
+        if qualifier in sources:
+            return qualifier
+        return qualifier if qualifier in outer and not column.db else None
+    if len(sources) == 1 and isinstance(next(iter(sources.values())), exp.Table):
+        return next(iter(sources))
+    keys = {
+        alias: naming.known(naming.full(source)) if isinstance(source, exp.Table) else None
+        for alias, source in sources.items()
+    }
+    if None in keys.values():
         return None
     having = [alias for alias, key in keys.items() if key and column.name.lower() in naming.types[key]]
     return having[0] if len(having) == 1 else None
@@ -301,6 +335,18 @@ def _like(tree: exp.Like, types: Types) -> Condition:
     return Like(column=column, pattern=text, prefix=prefix)
 
 
+def _is_cut_off(cast: exp.Cast) -> bool:
+    """Return whether the type has a length or a precision that may change a text.
+
+    sqlglot gives TIMESTAMP of a text the precision of the text.
+    """
+    if cast.to.this.name.lower() not in _TIMESTAMPS:
+        return bool(cast.to.expressions)
+    precision = cast.to.expressions[0].name if cast.to.expressions else "6"
+    fraction = re.match(r"[^.]*\.?(\d*)", cast.this.name)
+    return fraction is None or not precision.isdecimal() or len(fraction[1]) > int(precision)
+
+
 def _check_arguments(tree: exp.Expr) -> None:
     if any(value for name, value in tree.args.items() if name not in _UNDERSTOOD):
         raise _Refused(Unread.EXPRESSION)
@@ -324,10 +370,12 @@ def _literal(tree: exp.Expr, column: str, types: Types) -> Literal:
     cast_to = ""
     if isinstance(tree, exp.Cast) and not sign:
         _check_arguments(tree)
+        if _is_cut_off(tree):
+            raise _Refused(Unread.EXPRESSION)
         cast_to, tree = tree.to.this.name.lower(), tree.this
     if isinstance(tree, exp.Boolean) and kind == "boolean" and not (sign or cast_to):
         return bool(tree.this)
-    if not isinstance(tree, exp.Literal):
+    if not isinstance(tree, exp.Literal) or (sign and tree.is_string):
         raise _Refused(Unread.EXPRESSION)
     text = str(tree.this)
     found: Literal | None = None
@@ -338,7 +386,7 @@ def _literal(tree: exp.Expr, column: str, types: Types) -> Literal:
         found = text
     elif kind == "date" and cast_to in ("", "date"):
         found = parse_date(text)
-    elif kind == "timestamp" and cast_to in ("", "timestamp", "timestamptz", "timestampltz"):
+    elif kind == "timestamp" and cast_to in ("", *_TIMESTAMPS):
         if (moment := _UTC.fullmatch(text)) is None:
             raise _Refused(Unread.ZONE)
         found = value_of(kind, f"{moment[1]}Z", None)

@@ -78,7 +78,18 @@ def read(sql, dialect="trino", naming=NAMING):
         ("items IS NOT DISTINCT FROM 5", ["items <=> 5"]),
         ("items IS DISTINCT FROM 5", ["EXPRESSION"]),
         ("day = TRY_CAST('2024-01-02' AS DATE)", ["EXPRESSION"]),
-        ("a.b.items = 5", []),
+        ("a.b.items = 5", ["TABLE"]),
+        ("ORDERS.city = 'x' AND Orders.items = 5", ["city = 'x'", "items = 5"]),
+        ("address.city = 'x' AND items = 5", ["TABLE", "items = 5"]),
+        ("city = 'x' AND rand() < 0.1", ["city = 'x'", "EXPRESSION"]),
+        ("1 = 1 AND true AND items = 5", ["items = 5"]),
+        ("1 = 2", ["EXPRESSION"]),
+        ("EXISTS (SELECT 1 FROM stores WHERE store = 5)", ["RUNTIME"]),
+        ("city = cast('abcdef' AS varchar(3))", ["EXPRESSION"]),
+        ("city = cast('abcdef' AS varchar)", ["city = 'abcdef'"]),
+        ("city = -'x'", ["EXPRESSION"]),
+        ("at > TIMESTAMP '2024-01-02 03:04:05.678 UTC'", ["at > timestamp '2024-01-02 03:04:05.678000Z'"]),
+        ("at > cast('2024-01-02 03:04:05.678 UTC' AS timestamp(0) with time zone)", ["EXPRESSION"]),
     ],
 )
 def test_a_condition_of_a_statement(condition, filters):
@@ -115,15 +126,27 @@ def test_a_condition_of_a_statement(condition, filters):
         ),
         (
             "SELECT 1 FROM stores s WHERE EXISTS (SELECT 1 FROM orders o WHERE o.id = s.store AND o.items = 1)",
-            [("lake.shop.orders", ["items = 1"]), ("lake.shop.stores", [])],
+            [("lake.shop.orders", ["items = 1"]), ("lake.shop.stores", ["RUNTIME"])],
         ),
         ("CREATE TABLE t AS WITH z AS (SELECT 1) SELECT * FROM ORDERS WHERE items = 1", None),
+        (
+            "SELECT 1 FROM orders O LEFT JOIN Stores S ON s.city = 'a' WHERE o.city = 'x' AND S.city IS NULL",
+            [("lake.shop.orders", ["city = 'x'"]), ("lake.shop.stores", ["EXPRESSION", "city = 'a'"])],
+        ),
+        (
+            "SELECT 1 FROM stores s WHERE s.city IN (SELECT city FROM orders o WHERE o.s.items = 5)",
+            [("lake.shop.orders", ["TABLE"]), ("lake.shop.stores", ["RUNTIME"])],
+        ),
         ("SELECT 1 FROM hive.shop.orders WHERE items = 1", [("hive.shop.orders", ["items = 1"])]),
         ("SELECT 1 FROM old.orders WHERE items = 1", [("lake.old.orders", [])]),
     ],
 )
 def test_the_table_of_a_condition(sql, tables):
     assert read(sql) == (tables or [("lake.shop.orders", ["items = 1"])])
+
+
+def test_names_that_differ_by_case_alone_are_not_understood():
+    assert tables_read("SELECT 1 FROM orders o JOIN stores O ON o.items = 1", "trino", NAMING) is None
 
 
 def test_a_name_without_a_schema_is_no_known_table():
