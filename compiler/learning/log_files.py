@@ -6,13 +6,14 @@ which it is. A file that is still written, or whose end is lost, is read up to t
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import pyarrow as pa
 
@@ -22,13 +23,24 @@ from parquetry.errors import UsageError
 LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
 """The longest line that is read. A plan of Spark takes a few megabytes at most."""
 
+MOST_VALUES: Final = 1_000_000
+"""The most values in a line of JSON. A value may take 200 bytes of memory, however short it is written."""
+
+_LATEST_MS: Final = 2**53
 _MOST_FILES: Final = 100_000
 _CHUNK_BYTES: Final = 1024 * 1024
+_STEP_BYTES: Final = 4096
+"""The bytes that are decompressed at once: where a file breaks off, at most so many are lost."""
+
 _LARGEST_BLOCK_BYTES: Final = 64 * 1024 * 1024
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _GZIP: Final = b"\x1f\x8b"
 _LZ4_FRAME: Final = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK: Final = b"LZ4Block"
+_LZ4_FRAME_OF_BLOCK: Final = _LZ4_FRAME + b"\x60\x70\x73"
+"""The head of a frame with blocks of at most 4 MiB and without checksums."""
+
+_LARGEST_LZ4_BYTES: Final = 4 * 1024 * 1024
 _SNAPPY: Final = b"\x82SNAPPY\x00"
 _LZF: Final = b"ZV"
 _PART: Final = re.compile(r"events_(\d{1,9})_(.+?)(\.compact)?(?:\.[a-z0-9]+)?", re.ASCII)
@@ -109,8 +121,32 @@ def _parts(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
     return tuple(file for _, file in sorted(kept) if not file.is_symlink())
 
 
-def lines_of(log: Log, counts: LineCounts) -> Iterator[bytes]:
-    """Yield the lines of a log without their ends.
+def json_object(text: bytes, *, most_values: int = MOST_VALUES) -> Mapping[str, Any] | None:
+    """Return the JSON object of a text, or None if it is none or has too many values."""
+    if values_in(text) > most_values:
+        return None
+    try:
+        # Plans are nested more deeply than the documents of tables may be.
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def values_in(text: bytes) -> int:
+    """Return the most values that a text of JSON may have: its signs before values, also those in texts."""
+    return sum(map(text.count, (b"{", b"[", b",")))
+
+
+def time_ms(value: object) -> int | None:
+    """Return a time in milliseconds since 1970, or None if it is none or is later than any clock."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= _LATEST_MS else None
+
+
+def lines_of(log: Log, counts: LineCounts, *, longest_bytes: int = LONGEST_LINE_BYTES) -> Iterator[bytes]:
+    """Yield the lines of a log without their ends, except those that are longer than ``longest_bytes``.
 
     Raises:
         UsageError: If a file is compressed in a way that cannot be read here.
@@ -119,24 +155,27 @@ def lines_of(log: Log, counts: LineCounts) -> Iterator[bytes]:
     """
     for file in log.files:
         with os.fdopen(open_regular(file, follows=True), "rb") as stream:
-            yield from _lines(_chunks(stream, file, counts), counts)
+            yield from _lines(_chunks(stream, file, counts), counts, longest_bytes)
 
 
-def _lines(chunks: Iterable[bytes], counts: LineCounts) -> Iterator[bytes]:
+def _lines(chunks: Iterable[bytes], counts: LineCounts, longest_bytes: int) -> Iterator[bytes]:
     rest: list[bytes] = []
     length = 0
     for chunk in chunks:
         *ended, begun = chunk.split(b"\n")
         for part in ended:
-            if length + len(part) <= LONGEST_LINE_BYTES:
+            if length + len(part) <= longest_bytes:
                 yield b"".join((*rest, part))
             else:
                 counts.too_long += 1
             rest, length = [], 0
         length += len(begun)
-        # The rest of a line that is too long is dropped as it comes.
-        rest = [*rest, begun] if length <= LONGEST_LINE_BYTES else []
-    if length > LONGEST_LINE_BYTES:
+        if length > longest_bytes:
+            # The rest of a line that is too long is dropped as it comes.
+            rest = []
+        elif begun:
+            rest.append(begun)
+    if length > longest_bytes:
         counts.too_long += 1
     elif length:
         yield b"".join(rest)
@@ -167,9 +206,10 @@ def _inflated(stream: IO[bytes], begin: bytes) -> Iterator[bytes]:
     codecs = {_ZSTD: "zstd", _GZIP: "gzip", _LZ4_FRAME: "lz4"}
     codec = next((name for magic, name in codecs.items() if begin.startswith(magic)), None)
     opened: IO[bytes] | pa.NativeFile = stream
+    step = _CHUNK_BYTES
     if codec is not None:
-        opened = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), codec)
-    while chunk := opened.read(_CHUNK_BYTES):
+        opened, step = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), codec), _STEP_BYTES
+    while chunk := opened.read(step):
         yield bytes(chunk)
 
 
@@ -179,17 +219,28 @@ def _lz4_blocks(stream: IO[bytes]) -> Iterator[bytes]:
     A block has 8 bytes `LZ4Block`, a byte with the method, and in little-endian order the compressed length,
     the length, and a checksum.
     """
-    codec = pa.Codec("lz4_raw")
     while head := stream.read(21):
         magic, method, compressed, length, _ = struct.unpack("<8sBiiI", head)
         content = (
-            _block(stream, compressed) if magic == _LZ4_BLOCK and 0 <= length <= _LARGEST_BLOCK_BYTES else b""
+            _block(stream, compressed) if magic == _LZ4_BLOCK and 0 <= length <= _LARGEST_LZ4_BYTES else b""
         )
         if len(content) != compressed:
             raise EOFError
         is_raw = method & 0xF0 == 0x10  # noqa: PLR2004 - lz4-java's COMPRESSION_METHOD_RAW
-        if length:
-            yield content if is_raw else codec.decompress(content, length, asbytes=True)
+        if not is_raw and length:
+            content = _lz4_content(content, length)
+        if len(content) != length:
+            raise EOFError
+        yield content
+
+
+def _lz4_content(block: bytes, length: int) -> bytes:
+    """Return the content of a block, at most one byte more than ``length``.
+
+    pyarrow does not say how many bytes of a block it filled, but it does so of frames.
+    """
+    frame = b"".join((_LZ4_FRAME_OF_BLOCK, struct.pack("<I", len(block)), block, bytes(4)))
+    return bytes(pa.CompressedInputStream(pa.BufferReader(frame), "lz4").read(length + 1))
 
 
 def _snappy_blocks(stream: IO[bytes]) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.compiler.learning.conditions import columns_in, shape_of_text
-from parquetry.compiler.learning.log_files import LineCounts, Log, lines_of, logs_at
+from parquetry.compiler.learning.log_files import LONGEST_LINE_BYTES, LineCounts, Log, lines_of, logs_at
 from parquetry.compiler.learning.spark_filters import (
     Filter,
     Unread,
@@ -21,7 +21,14 @@ from parquetry.compiler.learning.spark_filters import (
 )
 from parquetry.compiler.learning.spark_log import EventCounts, RecordedScan, scans_of
 from parquetry.compiler.learning.sql_filters import Naming, ReadTable, tables_read
-from parquetry.compiler.learning.sql_history import LogKind, Statement, StatementCounts, statements_of
+from parquetry.compiler.learning.sql_history import (
+    LARGEST_DOCUMENT_BYTES,
+    MOST_DOCUMENT_VALUES,
+    LogKind,
+    Statement,
+    StatementCounts,
+    statements_of,
+)
 from parquetry.compiler.learning.workload import (
     Asked,
     LeftOut,
@@ -282,7 +289,9 @@ def _read_statements(
     """Add the tables that the statements of a history read."""
     found = StatementCounts()
     types = collected.types_by_name
-    for statement in statements_of(lines_of(log, files), kind, found, log=log.name):
+    longest_bytes = LARGEST_DOCUMENT_BYTES if kind is LogKind.DBT else LONGEST_LINE_BYTES
+    lines = lines_of(log, files, longest_bytes=longest_bytes)
+    for statement in statements_of(lines, kind, found, log=log.name):
         counts.queries += 1
         naming = Naming(types=types, context=statement.context)
         reads = tables_read(statement.sql, statement.dialect, naming)
@@ -290,6 +299,16 @@ def _read_statements(
             found.not_understood += 1
         for number, read in enumerate(reads or ()):
             collected.add_read(statement, read, number, of=reads or ())
+    if kind is LogKind.DBT and (found.too_large or files.too_long):
+        raise UsageError(
+            "{path} has more than {most_bytes} bytes or {most_values} values, the most that are read of a "
+            "manifest; {remedy}",
+            path=log.name,
+            most_bytes=LARGEST_DOCUMENT_BYTES,
+            most_values=MOST_DOCUMENT_VALUES,
+            remedy="give it without macros and sources: jq -c '{metadata, nodes}' target/manifest.json",
+        )
+    collected.failed += found.failed
     counts.events += found.events
     counts.not_understood += found.not_understood
 
@@ -318,6 +337,7 @@ class _Collected:
     def __init__(self, tables: Sequence[ResolvedTable], places: Mapping[str, str]) -> None:
         self.scans = 0
         self.filters = 0
+        self.failed = 0
         self.unread: Counter[Unread] = Counter()
         self._tables = {table.name: table for table in tables}
         self._names: dict[tuple[str, ...], str] = {

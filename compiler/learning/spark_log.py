@@ -7,7 +7,6 @@ with the queries that run at the same time, not with its length.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from datetime import tzinfo
 from typing import Any, Final, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from parquetry.compiler.learning.log_files import json_object, time_ms
 from parquetry.compiler.learning.spark_filters import LogSession, ScanFilters
 
 _Node: TypeAlias = Mapping[str, Any]
@@ -26,6 +26,7 @@ _OPEN: Final = 10_000
 _ENDED: Final = 100
 """The most queries that are kept after their end, as the sums of their last stages may follow it."""
 
+_LARGEST_NUMBER: Final = 2**63 - 1
 _KNOWN_SCANS: Final = 1_000_000
 _MOST_NODES: Final = 100_000
 _NAME_OF_EVENT: Final = re.compile(rb'\s*\{\s*"Event"\s*:\s*"(?:[\w$]+\.)*([\w$]+)"')
@@ -100,6 +101,11 @@ class _Scan:
     metrics: Mapping[str, int]
     filter_rows: int | None
 
+    @property
+    def sums(self) -> tuple[int, ...]:
+        """The numbers of its sums and of that of the filter above it."""
+        return (*self.metrics.values(), *(() if self.filter_rows is None else (self.filter_rows,)))
+
 
 @dataclass(slots=True)
 class _Execution:
@@ -127,7 +133,7 @@ def scans_of(lines: Iterable[bytes], counts: EventCounts, *, log: str) -> Iterat
             continue
         counts.events += 1
         if name in _EVENTS:
-            event = _parsed(line)
+            event = json_object(line)
             if event is None:
                 counts.not_understood += 1
                 continue
@@ -148,18 +154,9 @@ def _event_name(line: bytes) -> str | None:
         return None
     if not any(name in line for name in _IN_LINE):
         return ""
-    event = _parsed(line)
+    event = json_object(line)
     name = None if event is None else event.get("Event")
     return name.rpartition(".")[2] if isinstance(name, str) else None
-
-
-def _parsed(line: bytes) -> _Node | None:
-    try:
-        # Plans are nested more deeply than the documents of tables may be.
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
 
 
 class _Application:
@@ -200,21 +197,18 @@ class _Application:
                 yield from self._scans(kept.popitem(last=False)[1])
 
     def _plan(self, event: _Node, *, is_new: bool) -> Iterator[RecordedScan]:
-        number = event["executionId"]
+        number = _number(event["executionId"])
+        scans = [*_scans(event["sparkPlanInfo"])]
         execution = self._open.get(number) or self._ended.get(number)
         if execution is None:
-            if not isinstance(number, int):
-                raise TypeError(number)
-            started = event.get("time")
-            execution = _Execution(number, started if isinstance(started, int) else None)
+            execution = _Execution(number, time_ms(event.get("time")))
             self._counts.queries += is_new
-        scans = [*_scans(event["sparkPlanInfo"])]
+        self._forget_sums(execution)
         execution.scans = scans
         self._open.setdefault(number, execution) if number not in self._ended else None
         for scan in scans:
-            for sum_number in (*scan.metrics.values(), scan.filter_rows):
-                if sum_number is not None:
-                    self._by_sum[sum_number] = execution
+            for sum_number in scan.sums:
+                self._by_sum[sum_number] = execution
         if len(self._open) > _OPEN:
             yield from self._scans(self._open.popitem(last=False)[1])
 
@@ -224,13 +218,14 @@ class _Application:
         if execution is None:
             return
         total = int(value) if isinstance(value, int | str) else 0
+        if total > _LARGEST_NUMBER:
+            raise ValueError
         execution.sums[number] = max(total, execution.sums.get(number, 0))
 
     def _scans(self, execution: _Execution) -> Iterator[RecordedScan]:
         """Yield the scans of a complete query, except those that an earlier one made for the cache."""
         for at, scan in enumerate(execution.scans):
-            numbers = {*scan.metrics.values()} - {None}
-            first = min(numbers, default=None)
+            first = min(scan.metrics.values(), default=None)
             if first is not None:
                 if first in self._known:
                     continue
@@ -249,9 +244,12 @@ class _Application:
                 rows=None if rows is None else sums.get(rows),
                 passed=None if scan.filter_rows is None else sums.get(scan.filter_rows),
             )
+        self._forget_sums(execution)
+
+    def _forget_sums(self, execution: _Execution) -> None:
         for scan in execution.scans:
-            for number in (*scan.metrics.values(), scan.filter_rows):
-                if number is not None and self._by_sum.get(number) is execution:
+            for number in scan.sums:
+                if self._by_sum.get(number) is execution:
                     del self._by_sum[number]
 
 
@@ -324,10 +322,17 @@ def _scan(node: _Node, filter_rows: int | None) -> _Scan | None:
 
 def _metrics(node: _Node) -> Mapping[str, int]:
     return {
-        entry["name"]: entry["accumulatorId"]
+        entry["name"]: _number(entry["accumulatorId"])
         for entry in node.get("metrics", ())
         if entry["name"] in (*_ROWS, _BYTES)
     }
+
+
+def _number(value: Any) -> int:
+    """Return a number of a query or a sum; raise TypeError for another value."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError
+    return value
 
 
 def _first_path(location: str) -> str | None:

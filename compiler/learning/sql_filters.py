@@ -147,7 +147,7 @@ def _tables_of(scope: Scope, naming: Naming) -> Iterator[ReadTable]:
         yield ReadTable(name=naming.full(table), filters=tuple(found[alias]))
 
 
-def _sources(scope: Scope) -> dict[str, exp.Expr | Scope]:
+def _sources(scope: Scope) -> dict[str, exp.Table | Scope]:
     """Return the tables and subqueries of FROM and joins by their names in lower case; no two are equal."""
     found = {alias.lower(): source for alias, (_, source) in scope.selected_sources.items()}
     if len(found) < len(scope.selected_sources):
@@ -214,7 +214,7 @@ def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _owner(
-    column: exp.Column, sources: Mapping[str, exp.Expr | Scope], outer: Collection[str], naming: Naming
+    column: exp.Column, sources: Mapping[str, exp.Table | Scope], outer: Collection[str], naming: Naming
 ) -> str | None:
     """Return the name of the source of a column; None if it may be of another or is a field of a struct."""
     if qualifier := column.table.lower():

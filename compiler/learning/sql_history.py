@@ -7,14 +7,19 @@ one object.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-_LARGEST_DOCUMENT_BYTES: Final = 256 * 1024 * 1024
+from parquetry.compiler.learning.log_files import MOST_VALUES, json_object, time_ms, values_in
+
+LARGEST_DOCUMENT_BYTES: Final = 256 * 1024 * 1024
+"""The largest object that is read: a manifest of dbt, which has all nodes, on one line or on several."""
+
+MOST_DOCUMENT_VALUES: Final = 5_000_000
+_MOST_BYTES: Final = 2**63 - 1
 _DIALECTS: Final = {
     **{name: name for name in ("spark", "databricks", "trino", "athena")},
     "glue": "spark",
@@ -22,6 +27,7 @@ _DIALECTS: Final = {
 }
 """The dialects of sqlglot by the type of a dbt adapter."""
 
+_WITHOUT_RESULT: Final = ("FAILED", "CANCELLED")
 _QUERIES_OF_DBT: Final = frozenset({"model", "analysis", "snapshot"})
 
 
@@ -60,10 +66,15 @@ class Statement:
 
 @dataclass(slots=True, kw_only=True)
 class StatementCounts:
-    """The objects of a log, and the lines and objects that are not understood."""
+    """The objects of a log, the lines and objects that are not understood, and statements that failed.
+
+    ``too_large`` says whether an object had too many bytes or values.
+    """
 
     events: int = 0
     not_understood: int = 0
+    failed: int = 0
+    too_large: bool = False
 
 
 def statements_of(
@@ -79,7 +90,8 @@ def statements_of(
 
     """
     read = {LogKind.TRINO: _of_trino, LogKind.ATHENA: _of_athena, LogKind.DBT: _of_dbt}[kind]
-    for number, document in enumerate(_documents(lines, counts)):
+    most_values = MOST_DOCUMENT_VALUES if kind is LogKind.DBT else MOST_VALUES
+    for number, document in enumerate(_documents(lines, counts, most_values)):
         counts.events += 1
         try:
             yield from read(document, f"{log}\n{number}", counts)
@@ -87,7 +99,9 @@ def statements_of(
             counts.not_understood += 1
 
 
-def _documents(lines: Iterable[bytes], counts: StatementCounts) -> Iterator[Mapping[str, Any]]:
+def _documents(
+    lines: Iterable[bytes], counts: StatementCounts, most_values: int
+) -> Iterator[Mapping[str, Any]]:
     """Yield the objects of lines; if the first line has none, yield the object of all lines."""
     begun: list[bytes] = []
     size = 0
@@ -96,7 +110,7 @@ def _documents(lines: Iterable[bytes], counts: StatementCounts) -> Iterator[Mapp
         if not line.strip():
             continue
         if not begun:
-            found = _object(line)
+            found = json_object(line, most_values=most_values)
             if found is not None:
                 yield found
                 is_first = False
@@ -105,32 +119,29 @@ def _documents(lines: Iterable[bytes], counts: StatementCounts) -> Iterator[Mapp
                 counts.not_understood += 1
                 continue
         size += len(line)
-        if size > _LARGEST_DOCUMENT_BYTES:
+        if size > LARGEST_DOCUMENT_BYTES:
             break
         begun.append(line)
     if begun:
-        whole = _object(b"\n".join(begun)) if size <= _LARGEST_DOCUMENT_BYTES else None
+        text = b"\n".join(begun)
+        counts.too_large = size > LARGEST_DOCUMENT_BYTES or values_in(text) > MOST_DOCUMENT_VALUES
+        whole = None if counts.too_large else json_object(text, most_values=MOST_DOCUMENT_VALUES)
         if whole is None:
             counts.not_understood += 1
         else:
             yield whole
 
 
-def _object(text: bytes) -> Mapping[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _of_trino(event: Mapping[str, Any], query: str, counts: StatementCounts) -> Iterator[Statement]:  # noqa: ARG001
-    """Yield the statement of a QueryCompletedEvent."""
+def _of_trino(event: Mapping[str, Any], query: str, counts: StatementCounts) -> Iterator[Statement]:
+    """Yield the statement of a QueryCompletedEvent, unless it failed."""
+    if event.get("failureInfo") is not None:
+        counts.failed += 1
+        return
     context, inputs = event["context"], (event.get("ioMetadata") or {}).get("inputs", ())
     sizes: dict[tuple[str, ...], int] = {}
     for each in inputs:
-        read_bytes = each.get("physicalInputBytes")
-        if isinstance(read_bytes, int):
+        read_bytes = _count(each.get("physicalInputBytes"))
+        if read_bytes is not None:
             name = tuple(str(each[part]).lower() for part in ("catalogName", "schema", "table"))
             sizes[name] = sizes.get(name, 0) + read_bytes
     yield Statement(
@@ -149,13 +160,17 @@ def _of_athena(answer: Mapping[str, Any], query: str, counts: StatementCounts) -
     executions = answer.get("QueryExecutions") or [answer.get("QueryExecution", answer)]
     for number, each in enumerate(executions):
         try:
+            status = each.get("Status") or {}
+            if status.get("State") in _WITHOUT_RESULT:
+                counts.failed += 1
+                continue
             named = each.get("QueryExecutionContext") or {}
             yield Statement(
                 query=f"{query}\n{number}",
                 sql=_text(each["Query"]),
                 dialect="athena",
                 context=_context(named.get("Catalog"), named.get("Database")),
-                started_ms=_started((each.get("Status") or {}).get("SubmissionDateTime")),
+                started_ms=_started(status.get("SubmissionDateTime")),
                 read_bytes=_count((each.get("Statistics") or {}).get("DataScannedInBytes")),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -183,7 +198,8 @@ def _text(value: Any) -> str:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and 0 <= value <= _MOST_BYTES else None
 
 
 def _context(catalog: Any, schema: Any) -> tuple[str, ...]:
@@ -198,7 +214,8 @@ def _started(value: Any) -> int | None:
     try:
         if isinstance(value, str):
             moment = datetime.fromisoformat(value)
-            return int(moment.timestamp() * 1000) if moment.tzinfo is not None else None
-        return int(value * 1000) if isinstance(value, int | float) else None
+            return time_ms(int(moment.timestamp() * 1000)) if moment.tzinfo is not None else None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return time_ms(int(value * 1000)) if is_number else None
     except (ValueError, OverflowError):
         return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from parquetry.compiler.learning import spark_log
 from parquetry.compiler.learning.spark_log import EventCounts, scans_of
 from tests.support.event_log import EventLog, above, joined, scan
@@ -91,6 +93,57 @@ def test_memory_does_not_grow_with_the_queries():
     assert len(application._open) == 0
     assert len(application._ended) <= spark_log._ENDED
     assert len(application._by_sum) <= 2 * spark_log._ENDED
+
+
+def test_the_sums_of_replaced_plans_are_forgotten():
+    log = EventLog.of()
+    plans = [above(scan(PLACE, first=10 * number), "Filter", rows=10 * number + 5) for number in range(50)]
+    log.query(*plans, sums={491: 7})
+    application = spark_log._Application("app", EventCounts())
+    for line in log.content.splitlines():
+        event = json.loads(line)
+        [*application.take(event["Event"].rpartition(".")[2], event)]
+    assert len(application._by_sum) <= 3
+    (found,) = application.rest()
+    assert found.read_bytes == 7
+    assert application._by_sum == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "not_understood"),
+    [
+        ({"id": [1]}, 1),
+        ({"id": "a"}, 1),
+        ({"id": True}, 1),
+        ({"id": 1.5}, 1),
+        ({"time": 10**400}, 0),
+        ({"time": -1}, 0),
+        ({"time": True}, 0),
+        ({"executionId": True}, 1),
+        ({"value": 10**400}, 1),
+    ],
+)
+def test_an_odd_event_ends_nothing(changed, not_understood):
+    log = EventLog.of()
+    log.query(scan(PLACE, first=1), sums={2: 9})
+    plan = scan(PLACE, first=11)
+    plan["metrics"][0]["accumulatorId"] = changed.get("id", 11)
+    start = {
+        "Event": "a.SparkListenerSQLExecutionStart",
+        "executionId": changed.get("executionId", 7),
+        "time": changed.get("time", 5),
+        "sparkPlanInfo": plan,
+    }
+    sums = {
+        "Event": "a.SparkListenerDriverAccumUpdates",
+        "executionId": 7,
+        "accumUpdates": [[12, changed.get("value", 3)]],
+    }
+    found, counts = read(log, extra=[json.dumps(each).encode() for each in (start, sums)])
+    assert found[0].read_bytes == 9
+    assert len(found) == (1 if "id" in changed or "executionId" in changed else 2)
+    assert all(one.started_ms is None or 0 <= one.started_ms <= 2**53 for one in found)
+    assert counts.not_understood == not_understood
 
 
 def test_lines_that_are_no_events_are_counted():

@@ -7,6 +7,7 @@ import json
 import pytest
 import yaml
 
+from parquetry.compiler.learning import log_files, proposal, sql_history
 from parquetry.compiler.learning.proposal import learn
 from parquetry.compiler.learning.sql_history import LogKind, StatementCounts, statements_of
 from parquetry.compiler.workspace.opened import open_workspace
@@ -90,6 +91,23 @@ def test_manifests_of_dbt():
     assert (found, counts.not_understood) == ([], 1)
 
 
+def test_statements_that_failed_are_counted_alone():
+    failed = trino("select 1") | {"failureInfo": {"errorCode": {"name": "DIVISION_BY_ZERO"}}}
+    lines = [json.dumps(each) for each in (failed, trino("select 2") | {"failureInfo": None})]
+    found, counts = statements("\n".join(lines), LogKind.TRINO)
+    assert ([each.sql for each in found], counts.failed, counts.not_understood) == (["select 2"], 1, 0)
+    states = ["FAILED", "CANCELLED", "SUCCEEDED"]
+    answer = {"QueryExecutions": [athena(state) | {"Status": {"State": state}} for state in states]}
+    found, counts = statements(json.dumps(answer), LogKind.ATHENA)
+    assert ([each.sql for each in found], counts.failed) == (["SUCCEEDED"], 2)
+
+
+def test_odd_times_and_sizes_are_unknown():
+    for value in (10**400, -1, True, 1e400, 2**63):
+        (found,), _ = statements(json.dumps(trino("select 1", read_bytes=value, time=value)), LogKind.TRINO)
+        assert (found.sizes, found.read_bytes, found.started_ms) == ({}, None, None)
+
+
 @pytest.mark.parametrize("content", ["", "no json", "[1]\n[2]", '{"a":', "\ud7ff"])
 def test_other_files_have_no_statements(content):
     for kind in (LogKind.TRINO, LogKind.ATHENA, LogKind.DBT):
@@ -142,6 +160,21 @@ def test_queries_are_learned_from_athena_and_dbt(folder):
     ):
         (table,) = learned(folder, content, kind).tables
         assert [(query.where, query.read_bytes) for query in table.queries] == [("items = 5", size)]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("bound", ["LARGEST_DOCUMENT_BYTES", "MOST_DOCUMENT_VALUES"])
+def test_a_manifest_that_is_too_large_is_refused_with_its_size(folder, monkeypatch, indent, bound):
+    content = json.dumps(dbt("select * from orders where items = 5"), indent=indent)
+    # A manifest may be longer than a line of a log.
+    monkeypatch.setattr(proposal, "LONGEST_LINE_BYTES", 10)
+    monkeypatch.setattr(log_files, "MOST_VALUES", 1)
+    monkeypatch.setattr(sql_history, "MOST_VALUES", 1)
+    assert learned(folder, content, LogKind.DBT).scans == 1
+    for module in (proposal, sql_history):
+        monkeypatch.setattr(module, bound, 10)
+    with pytest.raises(UsageError, match=r"more than .*10.* the most that are read.* jq -c"):
+        learned(folder, content, LogKind.DBT)
 
 
 def test_a_history_of_another_program_is_an_error(folder):
