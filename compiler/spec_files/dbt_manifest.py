@@ -230,13 +230,14 @@ def _columns(
 ) -> tuple[tuple[Mapping[str, Any], ...], list[Text]]:
     """Return the entries of a model's columns, and notes on them."""
     is_enforced = _at(node, "contract", "enforced") is True
-    required = set(_texts(keys.get("record_key")))
+    required = {each.lower() for each in _texts(keys.get("record_key"))}
     for constraint in _items(_at(node, "constraints")) if is_enforced else ():
         if _at(constraint, "type") in _NOT_NULL:
-            required |= set(_texts(_at(constraint, "columns")))
+            required |= {each.lower() for each in _texts(_at(constraint, "columns"))}
     listed = _at(node, "columns")
     entries: list[Mapping[str, Any]] = []
     local: list[str] = []
+    names: set[str] = set()
     for column in listed.values() if isinstance(listed, dict) else ():
         name = _text(_at(column, "name"))
         if not _COLUMN_NAME.fullmatch(name):
@@ -247,9 +248,14 @@ def _columns(
                     column=quoted(name),
                 )
             )
+        if name.lower() in names:
+            raise _NotTakenError(
+                Message("two columns are {column}, apart from upper and lower case; rename one", column=name)
+            )
+        names.add(name.lower())
         entry = _column(column, name, adapter, local)
         constraints = _items(_at(column, "constraints")) if is_enforced else ()
-        if name in required or any(_at(each, "type") in _NOT_NULL for each in constraints):
+        if name.lower() in required or any(_at(each, "type") in _NOT_NULL for each in constraints):
             entry["nullable"] = False
         entries.append(entry)
     if not entries:

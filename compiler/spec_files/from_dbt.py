@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,14 +28,19 @@ from parquetry.project.diagnostics.model import Diagnostic, errors
 from parquetry.project.loading.outline import outline
 from parquetry.project.validation.definitions import Kind
 from parquetry.project.yaml.canonical import NotCanonicalError
-from parquetry.project.yaml.document import decode, parse_text
+from parquetry.project.yaml.document import Node, decode, parse_text
 from parquetry.project.yaml.folder import PROJECT_FILE, TABLES, FilesOnDisk, scan
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.types import parse_type
 
 _MARK: Final = re.compile(r"^# dbt: (model\.[\w.]+)[ \t]*\r?$", re.ASCII | re.MULTILINE)
 _NEW: Final = "# dbt: {}\n"
+_KEYS_OF_DBT: Final = frozenset({"name", "type", "nullable", "description"})
+"""The keys of a column that dbt says without `meta.parquetry`; a column with others is not removed."""
+
 _SCHEMA: Final = f"schemas/{Kind.TABLE.value}.json"
+_LISTS_OF_COLUMNS: Final = frozenset({"not_null", "unique"})
+_KEYS_WITH_COLUMNS: Final = frozenset({"record_key", "ordering", "partition_by"})
 _MODELINE: Final = f"# yaml-language-server: $schema=../{_SCHEMA}\n"
 
 
@@ -71,12 +77,13 @@ class SpecsFromDbt:
 class _Spec:
     """The spec of a model: its file relative to the project, the name of its table, and the file's text.
 
-    ``text`` is None if there is no file yet.
+    ``text`` is None if there is no file yet; ``tests`` are those of the file, by name.
     """
 
     file: str
     table: str
     text: str | None
+    tests: Mapping[str, Any]
 
 
 def init_from_dbt(
@@ -130,14 +137,23 @@ def specs_from_dbt(models: DbtModels, directory: Path, *, write: bool) -> SpecsF
     if broken := [found for found in errors(loaded.diagnostics) if found.file == PROJECT_FILE]:
         raise SpecError(tuple(broken), files=loaded.files)
     marked = {path: mark[1] for path, data in contents.items() if (mark := _mark(data))}
+    spellings = _spellings(models, contents, marked)
+    models = replace(models, models={each: _spelled(of, spellings) for each, of in models.models.items()})
     specs, refused = _specs(models, contents, marked)
+    known = {*models.models, *(each.model for each in models.left_out)}
+    # A model that is only left out keeps its table, and so the relationships to it.
+    kept = {
+        unique_id: _stem(path)
+        for path, unique_id in marked.items()
+        if unique_id in known and [*marked.values()].count(unique_id) == 1
+    }
     while True:
-        names = {unique_id: spec.table for unique_id, spec in specs.items()}
+        names = kept | {unique_id: spec.table for unique_id, spec in specs.items()}
         texts: dict[str, str] = {}
         failed: dict[str, Text] = {}
         for unique_id, spec in specs.items():
             try:
-                texts[unique_id] = _text(models.models[unique_id], spec, names, root)
+                texts[unique_id] = _text(models.models[unique_id], spec, names, known, root)
             except (NotEditableError, NotCanonicalError) as error:
                 failed[unique_id] = message_of(error)
         new = {specs[unique_id].file: text.encode() for unique_id, text in texts.items()}
@@ -167,7 +183,6 @@ def specs_from_dbt(models: DbtModels, directory: Path, *, write: bool) -> SpecsF
     left_out += [
         LeftOutModel(model=each, reason=reason, is_declared=True) for each, reason in refused.items()
     ]
-    known = {*models.models, *(each.model for each in models.left_out)}
     return SpecsFromDbt(
         directory=directory,
         project=outline(root).project or "",
@@ -178,7 +193,7 @@ def specs_from_dbt(models: DbtModels, directory: Path, *, write: bool) -> SpecsF
         notes=tuple(
             Message("{model}: {note}", model=each, note=note)
             for each in texts
-            for note in _notes(models.models[each], names)
+            for note in _notes(models.models[each], specs[each], names, known)
         ),
     )
 
@@ -206,7 +221,13 @@ def _specs(
             ):
                 refused[unique_id] = Message("{file} is not a valid spec; correct it first", file=own[0])
             else:
-                specs[unique_id] = _Spec(file=own[0], table=_stem(own[0]), text=source.text)
+                tests = document.root.value.get("tests")
+                specs[unique_id] = _Spec(
+                    file=own[0],
+                    table=_stem(own[0]),
+                    text=source.text,
+                    tests={test["name"]: test for test in _list(tests)} if _are_named(tests) else {},
+                )
         elif taken is not None and taken not in contents:
             refused[unique_id] = Message(
                 "another model is table {table}; write another name under meta.parquetry.name",
@@ -222,11 +243,62 @@ def _specs(
         else:
             path = f"{TABLES}/{model.name}.yml"
             stems[model.name.lower()] = path
-            specs[unique_id] = _Spec(file=path, table=model.name, text=None)
+            specs[unique_id] = _Spec(file=path, table=model.name, text=None, tests={})
     return specs, refused
 
 
-def _text(model: DbtModel, spec: _Spec, names: Mapping[str, str], root: Path) -> str:
+def _spellings(
+    models: DbtModels, contents: Mapping[str, bytes], marked: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return the columns of each model by their names in lower case, as its spec or else dbt spells them."""
+    found = {
+        unique_id: {column["name"].lower(): column["name"] for column in model.columns}
+        for unique_id, model in models.models.items()
+    }
+    for path, unique_id in marked.items():
+        root = parse_text(decode(path, contents[path])[0]).root
+        columns = root.value.get("columns") if root and isinstance(root.value, dict) else None
+        if _are_named(columns):
+            names = {entry["name"].lower(): entry["name"] for entry in _list(columns)}
+            found[unique_id] = found.get(unique_id, {}) | names
+    return found
+
+
+def _spelled(model: DbtModel, spellings: Mapping[str, Mapping[str, str]]) -> DbtModel:
+    """Return a model with the columns in the spelling of its spec; databases compare them without case."""
+    own = spellings[model.unique_id]
+
+    def spelled(value: Any, names: Mapping[str, str] = own) -> Any:
+        if isinstance(value, list):
+            return [spelled(each, names) for each in value]
+        if not isinstance(value, str):
+            return value
+        top, dot, nested = value.partition(".")
+        return f"{names.get(top.lower(), top)}{dot}{nested}"
+
+    tests = []
+    for test in model.tests:
+        new = {key: spelled(value) if key in _LISTS_OF_COLUMNS else value for key, value in test.items()}
+        if accepted := test.get("accepted_values"):
+            new["accepted_values"] = {**accepted, "column": spelled(accepted["column"])}
+        if related := test.get("relationships"):
+            columns = spelled(related["columns"])
+            others = spellings.get(related["to"], {})
+            to_columns = spelled(related.get("to_columns", related["columns"]), others)
+            new["relationships"] = {"columns": columns, "to": related["to"]}
+            new["relationships"] |= {} if to_columns == columns else {"to_columns": to_columns}
+        tests.append(new)
+    return replace(
+        model,
+        keys={
+            key: spelled(value) if key in _KEYS_WITH_COLUMNS else value for key, value in model.keys.items()
+        },
+        columns=tuple({**column, "name": spelled(column["name"])} for column in model.columns),
+        tests=tuple(tests),
+    )
+
+
+def _text(model: DbtModel, spec: _Spec, names: Mapping[str, str], known: AbstractSet[str], root: Path) -> str:
     """Return the text of a model's spec file.
 
     Raises:
@@ -234,7 +306,7 @@ def _text(model: DbtModel, spec: _Spec, names: Mapping[str, str], root: Path) ->
         NotCanonicalError: the same.
 
     """
-    tests = _named(model.tests, names)
+    tests = _named(model.tests, spec, names, known)
     if spec.text is None:
         new = {"apiVersion": "parquetry/v1", "kind": "table", **model.keys, "name": spec.table}
         new |= {"columns": list(model.columns)} | ({"tests": tests} if tests else {})
@@ -245,6 +317,7 @@ def _text(model: DbtModel, spec: _Spec, names: Mapping[str, str], root: Path) ->
     node = parse_text(decode(spec.file, spec.text.encode())[0]).root
     assert node is not None, "checked before"
     wanted = _merged(node.value, model.keys)
+    _check_columns(node, model, spec.file)
     wanted["columns"] = _columns(node.value.get("columns"), model.columns)
     tests = _tests(node.value.get("tests"), tests)
     wanted.pop("tests", None)
@@ -252,8 +325,13 @@ def _text(model: DbtModel, spec: _Spec, names: Mapping[str, str], root: Path) ->
     return with_document(spec.text, wanted, file=spec.file)
 
 
-def _named(tests: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the tests with tables in place of models; without those to models that are no tables."""
+def _named(
+    tests: Sequence[Mapping[str, Any]], spec: _Spec, names: Mapping[str, str], known: AbstractSet[str]
+) -> list[dict[str, Any]]:
+    """Return the tests with tables in place of models; without those to models that are no tables.
+
+    A test to a model that is only left out stays as the spec has it.
+    """
     found = []
     for test in tests:
         related = test.get("relationships")
@@ -261,16 +339,15 @@ def _named(tests: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list
             found.append(dict(test))
         elif related["to"] in names:
             found.append({**test, "relationships": {**related, "to": names[related["to"]]}})
+        elif related["to"] in known and test["name"] in spec.tests:
+            found.append(spec.tests[test["name"]])
     return found
 
 
-def _notes(model: DbtModel, names: Mapping[str, str]) -> list[Text]:
+def _notes(model: DbtModel, spec: _Spec, names: Mapping[str, str], known: AbstractSet[str]) -> list[Text]:
     """Return the notes of a model, also on tests of relationships to models that are no tables."""
-    lacking = [
-        test["name"]
-        for test in model.tests
-        if test.get("relationships", {"to": None})["to"] not in (None, *names)
-    ]
+    taken = {test["name"] for test in _named(model.tests, spec, names, known)}
+    lacking = [test["name"] for test in model.tests if test["name"] not in taken]
     notes = list(model.notes)
     return notes + [
         Message("test {test} is not taken: the project has no table for the other model", test=name)
@@ -293,6 +370,31 @@ def _merged(old: Any, new: Any) -> Any:
             *(entry for entry in new if entry["name"] not in known),
         ]
     return new
+
+
+def _check_columns(root: Node, model: DbtModel, file: str) -> None:
+    """Raise NotEditableError if the columns of a spec cannot be replaced without a loss of its own keys."""
+    node = root.children.get("columns")
+    if node is None or not node.value:
+        return
+    if not _are_named(node.value):
+        raise NotEditableError(
+            "{file}, line {line}: the columns are not listed there by different names; list them",
+            file=file,
+            line=node.span.start.line,
+        )
+    listed = {column["name"] for column in model.columns}
+    for number, entry in enumerate(node.value):
+        lost = [key for key in entry if key not in _KEYS_OF_DBT and entry[key] is not False]
+        if lost and entry["name"] not in listed:
+            raise NotEditableError(
+                "{file}, line {line}: the model no longer lists column {column}, and {keys} of it would be "
+                "lost; if it was renamed, rename it there, otherwise remove it there",
+                file=file,
+                line=node.children[number].span.start.line,
+                column=entry["name"],
+                keys=lost,
+            )
 
 
 def _columns(old: Any, new: Sequence[Mapping[str, Any]]) -> list[Any]:

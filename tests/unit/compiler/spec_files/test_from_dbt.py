@@ -194,6 +194,96 @@ def test_a_renamed_table_keeps_its_model(dbt):
     assert dbt.spec()["tests"][2]["relationships"]["to"] == "people"
 
 
+@pytest.mark.parametrize("has_mark", [True, False])
+def test_a_relationship_stays_while_the_other_model_is_left_out(dbt, has_mark):
+    dbt.init()
+    before = dbt.path().read_text()
+    dbt.nodes[CUSTOMERS]["columns"]["email"]["data_type"] = None
+    if not has_mark:
+        dbt.edit(f"# dbt: {CUSTOMERS}\n", "", "customers")
+    exit_code, answer = dbt.init()
+    assert (exit_code, [each["model"] for each in answer["left_out"]]) == (1, [CUSTOMERS])
+    assert not any("relationships" in note for note in answer["notes"])
+    assert dbt.path().read_text() == before
+
+
+def rename_columns(dbt, spelled):
+    """Spell the names of columns otherwise, in models and in tests."""
+    for node in dbt.nodes.values():
+        if node["resource_type"] == "model":
+            node["columns"] = {
+                spelled(name): {**column, "name": spelled(name)} for name, column in node["columns"].items()
+            }
+        elif node["resource_type"] == "test":
+            kwargs = node["test_metadata"]["kwargs"]
+            kwargs |= {key: spelled(kwargs[key]) for key in ("column_name", "field") if key in kwargs}
+
+
+def test_names_of_columns_are_compared_without_case(dbt):
+    """Snowflake lists names in capitals; the spec keeps its spelling, and what it says of the columns."""
+    dbt.init()
+    for node in (ORDERS, CUSTOMERS):
+        for column in dbt.nodes[node]["columns"].values():
+            column["meta"] = column["config"]["meta"] = {}
+    before = {table: dbt.spec(table) for table in ("orders", "customers")}
+    rename_columns(dbt, str.upper)
+    dbt.meta(ORDERS)["partition_by"] = ["ORDER_DAY"]
+    assert dbt.init()[0] == 0
+    for table, spec in before.items():
+        new = dbt.spec(table)
+        assert [{**test, "name": None} for test in new.pop("tests")] == [
+            {**test, "name": None} for test in spec.pop("tests")
+        ]
+        assert new == spec
+    email = dbt.spec("customers")["columns"][1]
+    assert (email["name"], email["pii"]) == ("email", True)
+    assert dbt.init("--check")[0] == 0
+
+
+def test_one_spec_has_another_spelling_than_the_other(dbt):
+    """A relationship names the column of each spec as that one spells it."""
+    dbt.init()
+    dbt.path().unlink()
+    rename_columns(dbt, str.upper)
+    assert dbt.init()[0] == 0
+    related = next(test["relationships"] for test in dbt.spec()["tests"] if "relationships" in test)
+    assert related == {"columns": ["CUSTOMER_ID"], "to": "customers", "to_columns": ["customer_id"]}
+    assert parquetry("validate", "--project", dbt.root).exit_code == 0
+
+
+def test_two_columns_that_differ_in_case_are_refused(dbt):
+    dbt.nodes[ORDERS]["columns"]["STATE"] = {"name": "STATE", "data_type": "text"}
+    assert "two columns are STATE" in dbt.reason(ORDERS)
+
+
+@pytest.mark.parametrize("key", ["pii: true", "generated: upper(state)"])
+def test_a_column_with_keys_of_the_spec_is_not_removed(dbt, key):
+    """Renamed in dbt, it would come back without them."""
+    dbt.init()
+    dbt.edit("{name: state, type: string,", "{name: state, type: string, " + key + ",")
+    before = dbt.path().read_text()
+    columns = dbt.nodes[ORDERS]["columns"]
+    columns["status"] = {**columns.pop("state"), "name": "status"}
+    line = before[: before.index("name: state")].count("\n") + 1
+    reason = dbt.reason(ORDERS)
+    assert f"tables/orders.yml, line {line}: the model no longer lists column state" in reason
+    assert key.partition(":")[0] in reason
+    assert dbt.path().read_text() == before
+
+
+def test_columns_in_another_file_are_not_replaced(dbt):
+    dbt.init()
+    text = dbt.path("customers").read_text()
+    start = text.index("columns:")
+    (dbt.root / "customers.avsc").write_text(
+        '{"type": "record", "name": "c", "fields": [{"name": "customer_id", "type": "long"}]}'
+    )
+    dbt.path("customers").write_text(
+        f"{text[:start]}columns: {{file: customers.avsc}}\nrecord_key: [customer_id]\n"
+    )
+    assert "the columns are not listed there" in dbt.reason(CUSTOMERS)
+
+
 def test_an_older_form_of_meta_is_read(dbt):
     """Before dbt 1.10, the meta of columns was not in their config."""
     column = dbt.nodes[CUSTOMERS]["columns"]["email"]
