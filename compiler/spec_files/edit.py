@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+import yaml
 
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.spec_files.yaml import KEY_ORDER, VERSION, column_entry, entry_text
@@ -14,7 +18,10 @@ from parquetry.errors import ParquetryError
 from parquetry.project.diagnostics.source import LINE_END, Position, SourceText, Span
 from parquetry.project.yaml.canonical import NotCanonicalError, canonical
 from parquetry.project.yaml.document import Node, Path, parse_text
+from parquetry.project.yaml.syntax import read_tree
 from parquetry.runtime.spec.table_spec import Column
+
+_REST: Final = re.compile(r"[ \t]*,?[ \t]*(#.*)?")
 
 
 class NotEditableError(ParquetryError):
@@ -137,10 +144,12 @@ def _offset(text: str, position: Position) -> int:
 def with_document(text: str, wanted: Mapping[str, Any], *, file: str) -> str:
     """Return the text of a table's file with the values of ``wanted``; comments and layout of the rest stay.
 
-    Entries of lists are found again by their ``name``. New entries follow the others.
+    Entries of lists are found again by their ``name``, and scalars by their value. New entries follow the
+    others. Comments stay, except those above and beside an entry that is removed.
 
     Raises:
-        NotEditableError: if the text cannot be changed in place, for example because of aliases.
+        NotEditableError: if the text cannot be changed in place, for example because of aliases, or not
+            without a loss of other comments.
 
     """
     root = parse_text(SourceText(path=file, text=text)).root
@@ -151,6 +160,7 @@ def with_document(text: str, wanted: Mapping[str, Any], *, file: str) -> str:
     if canonical_form(text, file) == text:
         new = canonical_form(new, file) or new
     check_document(new, wanted, file=file)
+    _check_comments(_comments(edits.with_removals(), file), _comments(new, file), file)
     return new
 
 
@@ -165,12 +175,42 @@ def check_document(text: str, wanted: Mapping[str, Any], *, file: str) -> None:
         )
 
 
+def _comments(text: str, file: str) -> Counter[str]:
+    """Return the comments of a text; raise NotEditableError if an anchor is missing."""
+    try:
+        return Counter(read_tree(SourceText(path=file, text=text))[1])
+    except yaml.YAMLError as error:
+        raise NotEditableError(
+            "{file} cannot be changed in place; write it without anchors and aliases", file=file
+        ) from error
+
+
+def _check_comments(before: Counter[str], after: Counter[str], file: str) -> None:
+    """Raise NotEditableError if a comment is missing."""
+    for comment in before - after:
+        raise NotEditableError(
+            "{file} cannot be changed in place without a loss of the comment {comment}; write it above the "
+            "key of the value that it is in",
+            file=file,
+            comment=comment,
+        )
+
+
 def canonical_form(text: str, file: str) -> str | None:
     """Return the canonical form of a text, or None if it has none."""
     try:
         return canonical(SourceText(path=file, text=text))
     except NotCanonicalError:
         return None
+
+
+def _with_replacements(text: str, found: Sequence[tuple[int, int, str]]) -> str:
+    """Return the text with other texts between pairs of offsets; insertions at one place keep their order."""
+    for _, (start, end, new) in sorted(
+        enumerate(found), key=lambda each: (each[1][0], each[0]), reverse=True
+    ):
+        text = f"{text[:start]}{new}{text[end:]}"
+    return text
 
 
 class _Edits:
@@ -181,16 +221,15 @@ class _Edits:
         self._lines = [0, *(found.end() for found in LINE_END.finditer(text))]
         self._line_end = "\r\n" if "\r\n" in text else "\n"
         self._found: list[tuple[int, int, str]] = []
+        self._removed: list[tuple[int, int, str]] = []
 
     def applied(self) -> str:
         """Return the text with all replacements; insertions at one place keep their order."""
-        text = self._text
-        last_first = sorted(
-            range(len(self._found)), key=lambda each: (self._found[each][0], each), reverse=True
-        )
-        for start, end, new in map(self._found.__getitem__, last_first):
-            text = f"{text[:start]}{new}{text[end:]}"
-        return text
+        return _with_replacements(self._text, [*self._found, *self._removed])
+
+    def with_removals(self) -> str:
+        """Return the text without the removed entries; nothing else is replaced."""
+        return _with_replacements(self._text, self._removed)
 
     def change(self, node: Node, wanted: Any, *, order: Sequence[str] = ()) -> None:
         """Change a node into ``wanted``; ``order`` is the usual order of the keys."""
@@ -233,7 +272,8 @@ class _Edits:
         kept = [number for identity, number in numbers.items() if identity in new]
         removed = [number for identity, number in numbers.items() if identity not in new]
         is_flow = self._is_flow(node)
-        if not kept or (removed and is_flow) or not (is_flow or self._has_dashes(node)):
+        is_apart = not is_flow or all(self._is_line(node.children[number]) for number in removed)
+        if not kept or not is_apart or not (is_flow or self._has_dashes(node)):
             self._replace(node, wanted)
             return
         for identity, number in numbers.items():
@@ -260,10 +300,14 @@ class _Edits:
         self._found.append((offset, offset, new))
 
     def _remove_lines(self, start: int, node: Node) -> None:
-        """Remove the lines from the one at an offset to the one in which a node ends."""
+        """Remove the lines from the one at an offset to the one in which a node ends, and comments above."""
         first, end = self._line_of(start)[0], self._line_of(self._end(node))[1]
+        line = self._text[slice(*self._line_of(start))]
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        while first and self._text.startswith(f"{indent}#", self._line_of(first - 1)[0]):
+            first = self._line_of(first - 1)[0]
         following = LINE_END.match(self._text, end)
-        self._found.append((first, following.end() if following else end, ""))
+        self._removed.append((first, following.end() if following else end, ""))
 
     def _is_flow(self, node: Node) -> bool:
         return self._text[self._offset(node.span.start)] in "[{"
@@ -271,6 +315,12 @@ class _Edits:
     def _begins_line(self, key: Span) -> bool:
         start = self._offset(key.start)
         return not self._text[self._line_of(start)[0] : start].strip()
+
+    def _is_line(self, node: Node) -> bool:
+        """Return whether lines have a node of a flow list, and beside it only its comma and a comment."""
+        start, end = self._offset(node.span.start), self._end(node)
+        first, last = self._line_of(start)[0], self._line_of(end)[1]
+        return not self._text[first:start].strip() and bool(_REST.fullmatch(self._text[end:last]))
 
     def _has_dashes(self, node: Node) -> bool:
         """Return whether each entry of a list begins a line, after its dash."""
@@ -301,7 +351,10 @@ def _can_be_matched(old: Sequence[Any], new: Sequence[Any]) -> bool:
     kept = [identity for identity in before if identity in after]
     return (
         is_distinct
-        and all(isinstance(entry, Mapping) for entry in [*old, *new])
+        and (
+            all(isinstance(entry, Mapping) for entry in [*old, *new])
+            or not any(isinstance(entry, Mapping | list) for entry in [*old, *new])
+        )
         and after[: len(kept)] == kept
     )
 

@@ -63,14 +63,14 @@ def test_each_part_changes_in_its_place(line_end):
         "  - name: city # in capitals",
         "    type: int",
         "    pii: true",
-        "  # the last one",
-        "record_key: [id, hour]",
+        "  id, hour,",
         "ordering: hour",
         "sizing: {max_file_size: 64MiB, min_fill: 0.5} # small",
         "queries:",
         "# the end",
     ):
         assert line in lines
+    assert "  # the last one" not in lines  # It was about the entry that is gone.
     assert lines.index("owner: me") == lines.index("  lines.") + 1
 
 
@@ -82,6 +82,51 @@ def test_a_canonical_file_stays_canonical():
         'name: a\ndescription: "a: b"\ncolumns:\n  - {name: a, type: int}\nrecord_key: [a]\n'
         "sizing: {max_file_size: 1MiB}\n"
     )
+
+
+COMMENTED = """\
+name: a
+tags:
+  - gold # the best
+  # not yet
+  - silver
+  - tin # cheap
+record_key: [
+  id, # of the shop
+  # of the day
+  hour, # in UTC
+  day # local
+]
+partition_by: [ # few
+  day, hour ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "removed", "added"),
+    [
+        ("tags", ["gold", "tin"], {"# not yet"}, ()),
+        ("tags", ["gold", "silver", "tin", "new"], set(), ("  - new",)),
+        ("tags", ["silver", "tin"], {"# the best"}, ()),
+        ("record_key", ["id", "day"], {"# of the day", "# in UTC"}, ()),
+        ("record_key", ["id", "hour"], {"# local"}, ()),
+        ("record_key", ["id", "hour", "day", "x"], set(), ("  day, x # local",)),
+    ],
+)
+def test_comments_go_with_the_entries_that_they_are_about(key, value, removed, added):
+    wanted = {**yaml.safe_load(COMMENTED), key: value}
+    text = with_document(COMMENTED, wanted, file="t.yml")
+    assert yaml.safe_load(text) == wanted
+    comments = {line[line.index("#") :] for line in COMMENTED.splitlines() if "#" in line}
+    assert {each for each in comments if each not in text} == removed
+    assert set(added) <= {*text.splitlines()}
+
+
+def test_no_other_comment_is_lost():
+    wanted = {**yaml.safe_load(COMMENTED), "partition_by": ["hour"]}
+    with pytest.raises(NotEditableError) as raised:
+        with_document(COMMENTED, wanted, file="t.yml")
+    assert "# few" in str(raised.value)
 
 
 def test_aliases_are_refused():
