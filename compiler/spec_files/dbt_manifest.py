@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -20,6 +20,7 @@ from parquetry.message import Message, Text
 from parquetry.project.diagnostics.model import one_of
 from parquetry.project.validation.template_syntax import is_template
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, PLAN_STRATEGIES
 from parquetry.runtime.spec.types import parse_type
 from parquetry.text.printable import quoted
 
@@ -37,6 +38,10 @@ _DEEPEST: Final = 16
 _LONGEST_TEST_NAME: Final = 110
 _OTHER_KEYS: Final = frozenset({"apiVersion", "kind", "columns", "moved", "tests"})
 _META_KEYS: Final = tuple(key for key in KEY_ORDER if key not in _OTHER_KEYS)
+_SPEC_ALONE: Final = (("location",), ("files", "encryption_key"), ("files", "former_encryption_keys"))
+"""Keys that say where a table is, and by which keys its files are read: a manifest is data of others."""
+
+_STRATEGIES: Final = (("plan", PLAN_STRATEGIES), ("execution", EXECUTION_STRATEGIES))
 _COLUMN_KEYS: Final = ("type", "nullable", "description", "generated", "pii")
 _NOT_NULL: Final = frozenset({"not_null", "primary_key"})
 _DEFAULT_LIMIT: Final = "!= 0"
@@ -44,8 +49,22 @@ _DEFAULT_LIMIT: Final = "!= 0"
 _SPARK: Final = frozenset({"spark", "databricks", "fabricspark", "glue", "athena"})
 """The adapters whose types are those of Spark SQL or Hive."""
 
-_WIDE_INTEGERS: Final = frozenset({"snowflake", "bigquery"})
-_INTEGERS: Final = frozenset({"byte", "tinyint", "short", "smallint", "int", "integer", "bigint", "long"})
+_SQL_SERVER: Final = frozenset({"sqlserver", "fabric", "synapse"})
+_STANDARD: Final = _SQL_SERVER | {"postgres", "redshift", "duckdb", "trino", "mysql", "clickhouse"}
+"""The adapters in which smallint, int and bigint have 16, 32 and 64 bits."""
+
+_MEANT: Final[Mapping[str, Collection[str]]] = {
+    **dict.fromkeys(("smallint", "int", "integer", "bigint", "int2", "int4"), _STANDARD),
+    **dict.fromkeys(("short", "long", "float"), ("duckdb",)),
+    "byte": (),
+    "tinyint": ("duckdb", "trino", "mysql", "clickhouse"),
+    **dict.fromkeys(("real", "float4"), _STANDARD - {"mysql"}),
+    **dict.fromkeys(("double", "double precision", "float8"), _STANDARD | {"snowflake"}),
+    "date": _STANDARD | {"snowflake", "bigquery", "teradata"},
+    "timestamp": (_STANDARD - _SQL_SERVER) | {"snowflake", "bigquery", "teradata", "oracle"},
+}
+"""Names of types that mean another type in some databases, and the other adapters that mean Spark's."""
+
 _DECIMALS: Final = frozenset({"decimal", "dec", "numeric", "number"})
 _SYNONYMS: Final = {
     "bool": "boolean",
@@ -169,7 +188,7 @@ def _models(nodes: Mapping[str, Any], adapter: str) -> DbtModels:
                 LeftOutModel(
                     model=_shown(unique_id),
                     reason=untaken.reason,
-                    is_declared=is_table and declared is not None,
+                    is_declared=declared is not None and (is_table or declared is not True),
                 )
             )
     return DbtModels(models=models, left_out=tuple(left_out))
@@ -199,6 +218,7 @@ def _model(
                     hint=one_of("key", key, list(_META_KEYS)),
                 )
             )
+    _check_permitted(keys)
     _check_plain(_without_description(keys), "meta.parquetry")
     keys = dict(keys)
     name = keys.pop("name", None) or _at(node, "alias") or _at(node, "name")
@@ -214,7 +234,7 @@ def _model(
     if description:
         keys.setdefault("description", description)
     columns, notes = _columns(node, keys, adapter)
-    entries, untaken = _tests(tests, {str(column["name"]): str(column["type"]) for column in columns})
+    entries, untaken = _tests(tests, {str(column["name"]): column for column in columns})
     return DbtModel(
         unique_id=unique_id,
         name=name,
@@ -299,7 +319,7 @@ def _column(column: Mapping[str, Any], name: str, adapter: str, local: list[str]
 def _type(declared: str, column: str, adapter: str) -> tuple[str, bool]:
     """Return the Spark SQL type of a type in the words of a database, and whether its times have no zone.
 
-    A word that means another type elsewhere is refused for the databases in which it does.
+    A word that means another type in some databases is taken only from those known to mean this one.
     """
     if not declared.strip():
         raise _NotTakenError(Message("column {column} has no data_type", column=column))
@@ -310,9 +330,7 @@ def _type(declared: str, column: str, adapter: str) -> tuple[str, bool]:
     is_spark = adapter in _SPARK
     is_local = not is_spark and adapter != "bigquery" and name in _LOCAL_TIMES
     is_ambiguous = not is_spark and (
-        (name == "float" and adapter != "duckdb")
-        or (name in _DECIMALS and not size)
-        or (name in _INTEGERS and adapter in _WIDE_INTEGERS)
+        found is None or adapter not in _MEANT.get(name, (adapter,)) or (name in _DECIMALS and not size)
     )
     text = "timestamp" if is_local else _SYNONYMS.get(name, declared)
     if name == "number" and size:
@@ -320,7 +338,7 @@ def _type(declared: str, column: str, adapter: str) -> tuple[str, bool]:
     try:
         if not is_ambiguous:
             return str(parse_type(text)), is_local
-        reason: Text = "its range differs between databases"
+        reason: Text = "databases differ in what it means, and this one is not known to mean Spark's type"
     except InvalidDataError as error:
         reason = message_of(error)
     raise _NotTakenError(
@@ -335,7 +353,7 @@ def _type(declared: str, column: str, adapter: str) -> tuple[str, bool]:
 
 
 def _tests(
-    found: Sequence[tuple[str, Mapping[str, Any]]], types: Mapping[str, str]
+    found: Sequence[tuple[str, Mapping[str, Any]]], columns: Mapping[str, Mapping[str, Any]]
 ) -> tuple[tuple[Mapping[str, Any], ...], list[Text]]:
     """Return the entries of a model's tests, by columns and kinds, and notes on those that are not taken."""
     entries: list[tuple[str, Mapping[str, Any]]] = []
@@ -344,12 +362,12 @@ def _tests(
         if _meta(node) is False:
             continue
         try:
-            entries.append(_test(node, types))
+            entries.append(_test(node, columns))
         except _NotTakenError as untaken:
             notes.append(
                 Message("test {test} is not taken: {reason}", test=_shown(unique_id), reason=untaken.reason)
             )
-    order = list(types)
+    order = list(columns)
     taken: dict[str, Mapping[str, Any]] = {}
     for name, entry in sorted(entries, key=lambda each: (_place(each[1], order), json.dumps(each))):
         if entry in taken.values():
@@ -365,7 +383,7 @@ def _place(test: Mapping[str, Any], order: Sequence[str]) -> int:
     return order.index(columns[0] if columns else test["accepted_values"]["column"])
 
 
-def _test(node: Mapping[str, Any], types: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
+def _test(node: Mapping[str, Any], listed: Mapping[str, Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]]:
     """Return the name and the entry of a test; raise _NotTakenError if no test of a spec is equal to it."""
     namespace, kind = _at(node, "test_metadata", "namespace"), _at(node, "test_metadata", "name")
     arguments = _at(node, "test_metadata", "kwargs")
@@ -383,12 +401,17 @@ def _test(node: Mapping[str, Any], types: Mapping[str, str]) -> tuple[str, Mappi
         kind = None
     if kind not in ("not_null", "unique", "accepted_values", "relationships"):
         raise _NotTakenError("no test of a spec is equal to it")
-    if not columns or any(each not in types for each in columns):
+    if not columns or any(each not in listed for each in columns):
         raise _NotTakenError("it is not about listed columns")
+    if namespace is not None and any(listed[each].get("nullable") is not False for each in columns):
+        raise _NotTakenError(
+            "to dbt, rows with equal nulls are duplicates, and to a spec they are not; require its columns "
+            "by not_null in an enforced contract"
+        )
     named = [kind, *columns]
     entry: dict[str, Any] = {kind: columns}
     if kind == "accepted_values":
-        values = _accepted(_at(arguments, "values"), types[column])
+        values = _accepted(_at(arguments, "values"), str(listed[column]["type"]))
         entry = {kind: {"column": column, "values": values}}
     elif kind == "relationships":
         own, field = _at(node, "attached_node"), _text(_at(arguments, "field"))
@@ -431,6 +454,27 @@ def _meta(node: Any) -> Any:
     """Return what meta says under ``parquetry``; dbt 1.10 moved the meta of columns to their config."""
     in_config = _at(node, "config", "meta", _META)
     return _at(node, "meta", _META) if in_config is None else in_config
+
+
+def _check_permitted(keys: Mapping[str, Any]) -> None:
+    """Raise _NotTakenError for places, keys for encryption and plug-ins, which the spec alone may name."""
+    named = [
+        ".".join(path)
+        for path in _SPEC_ALONE
+        if isinstance(section := _at(keys, *path[:-1]), dict) and path[-1] in section
+    ]
+    if any("encryption_keys" in source for source in _items(keys.get("sources")) if isinstance(source, dict)):
+        named.append("sources.encryption_keys")
+    for section, strategies in _STRATEGIES:
+        if _at(keys, "clustering", section, "strategy") not in (None, *strategies.built_in):
+            named.append(f"clustering.{section}.strategy")
+    if named:
+        raise _NotTakenError(
+            Message(
+                "meta.parquetry has {keys}, which a manifest must not say; declare it in the spec",
+                keys=named,
+            )
+        )
 
 
 def _check_plain(value: Any, path: str, depth: int = 0) -> None:

@@ -357,6 +357,8 @@ def _notes(model: DbtModel, spec: _Spec, names: Mapping[str, str], known: Abstra
 
 def _merged(old: Any, new: Any) -> Any:
     """Return the old value with what the new one says: mappings and lists of named entries are united."""
+    if isinstance(old, dict | list) and new in (None, [], {}):
+        return old
     if isinstance(old, dict) and isinstance(new, Mapping):
         merged = {key: _merged(old.get(key), value) for key, value in new.items()}
         if "tags" in merged:

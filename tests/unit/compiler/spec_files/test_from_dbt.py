@@ -194,6 +194,16 @@ def test_a_renamed_table_keeps_its_model(dbt):
     assert dbt.spec()["tests"][2]["relationships"]["to"] == "people"
 
 
+def test_an_empty_value_removes_nothing(dbt):
+    """Otherwise a manifest could end the encryption of a table."""
+    dbt.init()
+    dbt.edit("owner: sales", "owner: sales\nfiles: {encryption_key: env:LAKE_KEY}")
+    before = dbt.path().read_text()
+    dbt.meta(ORDERS).update(files=None, queries=[], sizing={})
+    assert dbt.init("--check")[0] == 0
+    assert dbt.path().read_text() == before
+
+
 @pytest.mark.parametrize("has_mark", [True, False])
 def test_a_relationship_stays_while_the_other_model_is_left_out(dbt, has_mark):
     dbt.init()
@@ -318,7 +328,15 @@ def test_a_name_leads_nowhere_else(dbt, name, part):
     [
         ("owner", "{{ env_var('AWS_SECRET_ACCESS_KEY') }}", "contains a template"),
         ("queries", [{"name": "q", "where": "amount > {% if true %}1"}], "contains a template"),
-        ("location", {"{# a #}": "x"}, "contains a template"),
+        ("policy", {"{# a #}": "x"}, "contains a template"),
+        ("location", "/etc/x", "location"),
+        ("location", None, "location"),
+        ("files", {"encryption_key": "env:AWS_SECRET_ACCESS_KEY"}, "files.encryption_key"),
+        ("files", {"encryption_key": None}, "files.encryption_key"),
+        ("files", {"former_encryption_keys": ["file:/etc/x"]}, "files.former_encryption_keys"),
+        ("sources", [{"name": "a", "encryption_keys": ["env:HOME"]}], "sources.encryption_keys"),
+        ("clustering", {"plan": {"strategy": "theirs"}}, "clustering.plan.strategy"),
+        ("clustering", {"execution": {"strategy": "theirs"}}, "clustering.execution.strategy"),
         ("columns", [], '"columns"'),
         ("tests", [], '"tests"'),
         ("apiVersion", "x", '"apiVersion"'),
@@ -330,7 +348,10 @@ def test_a_name_leads_nowhere_else(dbt, name, part):
 )
 def test_meta_cannot_say_what_no_spec_may(dbt, key, value, part):
     dbt.meta(ORDERS)[key] = value
-    assert part in dbt.reason(ORDERS)
+    reason = dbt.reason(ORDERS)
+    assert part in reason
+    if key in ("location", "files", "sources", "clustering"):
+        assert "declare it in the spec" in reason
 
 
 @pytest.mark.parametrize(
@@ -376,6 +397,23 @@ def test_descriptions_are_texts(dbt, text):
         ("float", "postgres", None),
         ("numeric", "postgres", None),
         ("int", "snowflake", None),
+        ("int", "unknown", None),
+        ("integer", "oracle", None),
+        ("INT64", "bigquery", "bigint"),
+        ("int4", "postgres", "int"),
+        ("tinyint", "sqlserver", None),
+        ("tinyint", "duckdb", "tinyint"),
+        ("byte", "teradata", None),
+        ("real", "snowflake", None),
+        ("float4", "mysql", None),
+        ("real", "postgres", "float"),
+        ("double precision", "oracle", None),
+        ("date", "oracle", None),
+        ("date", "snowflake", "date"),
+        ("timestamp", "sqlserver", None),
+        ("array<int>", "bigquery", None),
+        ("struct<a int>", "bigquery", None),
+        ("struct<a: int>", "bigquery", None),
         ("enum('a', 'b')", "mysql", None),
         ("uuid", "postgres", None),
         ("", "postgres", None),
@@ -397,7 +435,8 @@ def test_types(dbt, data_type, adapter, expected):
         expected = "bigint"
     answer = dbt.init()[1]
     assert dbt.spec()["columns"][0]["type"] == expected
-    assert any("taken for UTC" in note for note in answer["notes"]) is (data_type == "timestamp")
+    is_local = (data_type, adapter) == ("timestamp", "postgres")
+    assert any("taken for UTC" in note for note in answer["notes"]) is is_local
 
 
 @pytest.mark.parametrize(
@@ -430,10 +469,19 @@ def test_a_unique_combination_of_columns(dbt):
         "namespace": "dbt_utils",
         "kwargs": kwargs,
     }
+    # dbt groups, so that equal nulls are duplicates: it means the same only without nulls.
+    assert any(test in note and "equal nulls" in note for note in dbt.init()[1]["notes"])
+    assert not any(len(entry.get("unique", ())) == 2 for entry in dbt.spec()["tests"])
+    dbt.nodes[ORDERS]["columns"]["order_day"]["constraints"] = [{"type": "not_null"}]
     dbt.init()
     assert {"name": "dbt-unique-order_id-order_day", "unique": ["order_id", "order_day"]} in dbt.spec()[
         "tests"
     ]
+
+
+def test_a_view_with_keys_of_a_spec_is_meant_to_have_one(dbt):
+    dbt.nodes[ORDERS]["config"]["materialized"] = "view"
+    assert 'materialized as "view"' in dbt.reason(ORDERS)
 
 
 def test_a_table_beside_a_table_of_others(dbt):
