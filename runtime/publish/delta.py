@@ -278,7 +278,7 @@ class DeltaLog:
 
     def _checkpointed_paths(self, version: int, folders: Collection[str] | None) -> set[str]:
         """Return the paths in the row groups of a checkpoint that may have files in these folders."""
-        if version < 0:
+        if version == -1:
             return set()
         with self._store.open_input(_checkpoint_path(version)) as source:
             file = pq.ParquetFile(source, pre_buffer=False)

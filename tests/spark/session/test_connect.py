@@ -218,6 +218,7 @@ def test_a_server_that_the_environment_names_is_connected_to(connect, tmp_path):
 def test_a_server_takes_no_settings_of_a_target(monkeypatch):
     monkeypatch.setenv("SPARK_REMOTE", "sc://nowhere")
     monkeypatch.setattr(start.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(start, "_session_of_other_thread", lambda: None)
     settings = SparkSettings(master="local[2]", conf={"spark.driver.memory": "2g"})
     with pytest.raises(
         SparkStartError, match=r"cannot change \(master, spark\.driver\.memory\); unset SPARK_REMOTE"

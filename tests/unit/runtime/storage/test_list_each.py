@@ -56,7 +56,7 @@ class PagedStore(BucketStore):
     def _unused(self, *_: Any, **__: Any) -> Any:
         raise AssertionError
 
-    _answer = _connect = _date = _delete = _delete_all = _get = _get_part = _get_version = _unused
+    _answer = _connect = _copy = _date = _delete = _delete_all = _get = _get_part = _get_version = _unused
     _head = _put = _send_put_if = _unused
 
 
