@@ -185,10 +185,11 @@ def merged(stored: CatalogTable, wanted: CatalogTable) -> CatalogTable:
     others = {
         name: value for name, value in stored.parameters.items() if not name.startswith(_SPARK_PREFIXES)
     }
+    of_serde = {name: value for name, value in stored.serde_parameters.items() if not _is_path(name)}
     return replace(
         wanted,
         parameters={**others, **wanted.parameters},
-        serde_parameters={**stored.serde_parameters, **wanted.serde_parameters},
+        serde_parameters={**of_serde, **wanted.serde_parameters},
     )
 
 
@@ -227,6 +228,15 @@ def _definition(entry: CatalogTable) -> Iterator[tuple[str, Any]]:
             yield f"parameters.{name}", value
     for name in ("hoodie.query.as.ro.table", "serialization.format"):
         yield f"serde_parameters.{name}", entry.serde_parameters.get(name)
+    # Spark opens the table at this path, in any case of its name. Only a path elsewhere is a part, so that
+    # the digests that entries have stay true.
+    for name, value in entry.serde_parameters.items():
+        if _is_path(name) and not same_location(value, entry.location):
+            yield f"serde_parameters.{name}", _plain_location(value)
+
+
+def _is_path(name: str) -> bool:
+    return name.lower() == "path"
 
 
 def _plain_columns(columns: Sequence[CatalogColumn]) -> Iterator[tuple[str, str, str]]:

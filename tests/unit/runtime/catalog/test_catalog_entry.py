@@ -7,8 +7,18 @@ HiveSchemaUtil.convertSchemaToHiveSchema (support_timestamp=true), with the spac
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from parquetry.runtime.catalog.entry import CatalogTable, catalog_table, spark_parameters
+import pytest
+
+from parquetry.runtime.catalog.entry import (
+    CatalogTable,
+    catalog_table,
+    definition_digest,
+    differences,
+    merged,
+    spark_parameters,
+)
 from parquetry.runtime.spec.table_spec import Column
 
 COLUMNS = (
@@ -107,3 +117,25 @@ def test_a_long_schema_is_cut_into_parts_that_join_again() -> None:
     assert {len(part) for part in parts[:-1]} == {4000}
     assert len(json.loads("".join(parts))["fields"]) == 200
     assert "spark.sql.sources.schema.numPartCols" not in parameters
+
+
+@pytest.mark.parametrize("name", ["path", "PATH"])
+def test_a_path_of_spark_elsewhere_is_a_change(name) -> None:
+    changed = replace(entry(), serde_parameters={**entry().serde_parameters, name: "file:///other"})
+    assert changed.was_changed_by_others
+    assert differences(changed, entry()) == (f"serde_parameters.{name}",)
+    assert merged(changed, entry()) == entry()
+
+
+@pytest.mark.parametrize("path", ["file:/t/", "file:///t", "/t"])
+def test_another_spelling_of_the_path_is_no_change(path) -> None:
+    changed = replace(entry(), serde_parameters={**entry().serde_parameters, "path": path})
+    assert not changed.was_changed_by_others
+    assert differences(changed, entry()) == ()
+
+
+def test_the_digest_of_entries_stays() -> None:
+    plain = catalog_table([Column(name="id", type="bigint")], (), "file:/t")
+    assert (
+        definition_digest(plain) == "sha256:18cab934d159e315eb9f19927fcc879954ea5078dad0ecf2cfebf9c5a097e660"
+    )
