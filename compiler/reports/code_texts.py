@@ -432,7 +432,7 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "DR501": _text(
         "The applied spec names a catalog, and the table is not in it: somebody removed the entry, or no "
-        "sync has reached the catalog yet.",
+        "sync has reached the catalog yet. `run` leaves it so.",
         Message("{command} registers the table.", command=command("apply")),
     ),
     "DR502": _text(

@@ -84,17 +84,24 @@ def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = 
     Args:
         table: The table.
         catalog: The entry of the table.
-        restores: Whether a definition that others changed is replaced by that of the table. If False, it
-            stays, and the result has a warning.
+        restores: Whether a missing entry is created, and a definition that others wrote or changed is
+            replaced by that of the table. If False, the definition stays, and the result has a warning.
         drops: Whether partitions without files are removed from the catalog, if they lie in the table.
 
     Raises:
-        CatalogError: If the catalog fails, or if another table or another format has the name.
+        CatalogError: If the catalog fails, if another table or another format has the name, or if there is
+            no entry and ``restores`` is False.
         UnsupportedTableError: If the path of a partition does not have a value for each key.
     """
     stored, timeline = catalog.table(), table.timeline()
     wanted = entry_of(table, catalog, commented_columns(table, timeline, table.spec))
     result = SyncResult(place=catalog.place, instant=timeline.last_before_pending())
+    if stored is None and not restores:
+        raise CatalogError(
+            "{place}: the table is not in the catalog, which is left so; {command} registers it",
+            place=catalog.place,
+            command=command("sync"),
+        )
     if stored is None:
         entry = wanted if wanted.partition_keys else _followed(wanted, result.instant)
         catalog.create(entry)
@@ -102,7 +109,7 @@ def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = 
     else:
         check_same_table(catalog, stored, wanted)
         result = replace(result, changes=differences(stored, wanted))
-        if result.changes and stored.was_changed_by_others and not restores:
+        if result.changes and stored.has_definition_of_others and not restores:
             result, wanted = _without_changes(result), stored
     work = _partition_work(
         table,

@@ -80,10 +80,12 @@ class CountedGlue(GlueCatalog):
         types: Mapping[str, str] | None = None,
         owner: str | None = None,
         input_format: str | None = None,
+        removed: str | None = None,
     ) -> None:
-        """Change the entry as another program does."""
+        """Change the entry as another program does, and remove this parameter."""
         entry = {key: value for key, value in self.raw.items() if key not in READ_ONLY_FIELDS}
         entry["Parameters"] |= parameters or {}
+        entry["Parameters"].pop(removed, None)
         for column in entry["StorageDescriptor"]["Columns"]:
             column["Type"] = (types or {}).get(column["Name"], column["Type"])
         entry |= {"Owner": owner} if owner else {}

@@ -245,10 +245,12 @@ class CountedHive(HiveCatalog):
         types: Mapping[str, str] | None = None,
         owner: str | None = None,
         input_format: str | None = None,
+        removed: str | None = None,
     ) -> None:
-        """Change the entry as another program does."""
+        """Change the entry as another program does, and remove this parameter."""
         table = self.raw
         table.parameters |= parameters or {}
+        table.parameters.pop(removed, None)
         for column in table.sd.cols:
             column.type = (types or {}).get(column.name, column.type)
         table.owner = owner or table.owner

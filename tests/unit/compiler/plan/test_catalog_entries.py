@@ -267,6 +267,10 @@ def test_a_removed_entry_is_drift_and_is_registered_with_its_partitions(register
     assert registered.drift() == [("DR501", "catalog", registered.glue.place, None)]
     plan = registered.plan()
     assert all("registered with 8 columns, 2 partitions added" in text for text in shown(plan))
+    text = RunView().text(registered.run(), PLAIN)
+    assert "not synchronised; warning: " in text
+    assert "the table is not in the catalog, which is left so; `parquetry sync` registers it" in text
+    assert registered.glue.table() is None
     assert apply_plan(plan, registered.folder.workspace()).failure is None
     assert registered.registered() == [("a",), ("b",)]
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from parquetry.runtime.apply.table_change import TableChange, apply_change
-from parquetry.runtime.catalog.entry import catalog_table
+from parquetry.runtime.catalog.entry import DEFINITION, catalog_table
 from parquetry.runtime.catalog.sync import sync
 from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.services.accepted_loss import accept_loss
@@ -60,7 +60,7 @@ def registered(catalog: CountedGlue | CountedHive) -> dict[tuple[str, ...], str]
 
 def test_the_first_sync_registers_the_table_and_its_partitions(table, catalog, tmp_path) -> None:
     table.upsert(rows("a", "b"))
-    result = sync(table.handle, catalog, restores=False)
+    result = sync(table.handle, catalog, restores=True)
     assert result.created
     assert result.partitions_added == 2
     assert catalog.taken() == cost(catalog, "table", "create", "add", "replace")
@@ -73,7 +73,7 @@ def test_the_first_sync_registers_the_table_and_its_partitions(table, catalog, t
 
 def test_nothing_is_written_if_nothing_changed(table, catalog) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     catalog.taken()
     sync(table.handle, catalog, restores=False)
     assert catalog.taken() == cost(catalog, "table")
@@ -81,7 +81,7 @@ def test_nothing_is_written_if_nothing_changed(table, catalog) -> None:
 
 def test_a_commit_to_registered_partitions_writes_nothing(table, catalog) -> None:
     table.upsert(rows("a", "b"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     catalog.taken()
     table.upsert(rows("a"))
     sync(table.handle, catalog, restores=False)
@@ -90,7 +90,7 @@ def test_a_commit_to_registered_partitions_writes_nothing(table, catalog) -> Non
 
 def test_only_partitions_of_later_commits_are_looked_up(table, catalog) -> None:
     table.upsert(rows(*"abcdefgh"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     table.upsert(rows("a", "x"))
     catalog.taken()
     result = sync(table.handle, catalog, restores=False)
@@ -101,7 +101,7 @@ def test_only_partitions_of_later_commits_are_looked_up(table, catalog) -> None:
 
 def test_a_partition_that_is_deleted_again_is_not_registered(table, catalog) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     table.upsert(rows("x"))
     table.delete_partition("p=x")
     sync(table.handle, catalog, restores=False)
@@ -110,7 +110,7 @@ def test_a_partition_that_is_deleted_again_is_not_registered(table, catalog) -> 
 
 def test_a_new_partition_of_which_a_file_was_lost_is_registered(table, catalog) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     table.insert(rows("x"))
     table.insert({"other": (2, "x")})
     lost = table.handle.view(table.handle.timeline()).slices("p=x")[0]
@@ -122,7 +122,7 @@ def test_a_new_partition_of_which_a_file_was_lost_is_registered(table, catalog) 
 
 def test_partitions_without_files_are_dropped_on_demand_alone(table, catalog, tmp_path) -> None:
     table.upsert(rows("a", "b"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     table.delete_partition("p=b")
     assert sync(table.handle, catalog, restores=True).partitions_dropped == 0
     assert registered(catalog).keys() == {("a",), ("b",)}
@@ -133,7 +133,7 @@ def test_partitions_without_files_are_dropped_on_demand_alone(table, catalog, tm
 
 def test_a_partition_that_another_sync_registers_meanwhile_is_not_dropped(table, catalog) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     read = catalog.every_partition
 
     def meanwhile():
@@ -149,7 +149,7 @@ def test_a_partition_that_another_sync_registers_meanwhile_is_not_dropped(table,
 
 def test_a_partition_in_another_folder_is_not_dropped(table, catalog, tmp_path) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     (known,) = catalog.every_partition()
     catalog.add(catalog.table(), [replace(known, values=("x",), location=f"file:{tmp_path}/t2/p=x")])
     assert sync(table.handle, catalog, restores=True, drops=True).partitions_dropped == 0
@@ -176,7 +176,7 @@ def columns_of(catalog: CountedGlue | CountedHive, *, partition: str | None = No
 
 def test_new_columns_reach_the_partitions_too(table, catalog) -> None:
     table.upsert(rows(*"abc"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     evolve(table, *COLUMNS, Column(name="price", type="decimal(10,2)"))
     catalog.taken()
     result = sync(table.handle, catalog, restores=False)
@@ -189,7 +189,7 @@ def test_new_columns_reach_the_partitions_too(table, catalog) -> None:
 
 def test_a_sync_that_died_before_the_entry_updates_what_is_left(table, catalog) -> None:
     table.upsert(rows(*"abc"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     evolve(table, *COLUMNS, Column(name="price", type="double"))
 
     def die(*_: object, **__: object) -> None:
@@ -212,14 +212,14 @@ def test_a_first_sync_that_died_is_finished(table, catalog) -> None:
 
     add, catalog.add = catalog.add, die
     with pytest.raises(KeyboardInterrupt):
-        sync(table.handle, catalog, restores=False)
+        sync(table.handle, catalog, restores=True)
     catalog.add = add
     assert sync(table.handle, catalog, restores=False).partitions_added == 3
 
 
 def test_comments_arrive_and_change(table, catalog) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     evolve(table, COLUMNS[0], replace(COLUMNS[1], description="A value"), COLUMNS[2])
     changes = sync(table.handle, catalog, restores=False).changes
     assert changes == ("columns.v", "parameters.spark.sql.sources.schema.part.0")
@@ -229,14 +229,14 @@ def test_comments_arrive_and_change(table, catalog) -> None:
 def test_a_comment_that_is_too_long_for_catalogs_is_written_once(table, catalog) -> None:
     table.upsert(rows("a"))
     evolve(table, COLUMNS[0], replace(COLUMNS[1], description="é" * 400), COLUMNS[2])
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     assert sync(table.handle, catalog, restores=False).changes == ()
 
 
 @pytest.mark.parametrize("value", ["a b", "a/b=%é", "*{[^]}'\"#\\", "ü🙂"])
 def test_a_value_with_special_characters_is_registered_once(table, catalog, value) -> None:
     table.upsert({"k": (1, "a")})
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     for number in range(2):
         table.upsert({"k2": (number, escape_value(value))})
         sync(table.handle, catalog, restores=False)
@@ -250,7 +250,7 @@ def test_a_wider_type_reaches_the_partitions(table, catalog) -> None:
     price = Column(name="price", type="int")
     evolve(table, *COLUMNS, price)
     table.upsert(rows("a", "b"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     evolve(table, *COLUMNS, replace(price, type="bigint"))
     assert sync(table.handle, catalog, restores=False).partitions_updated == 2
     assert columns_of(catalog)["price"] == columns_of(catalog, partition="b")["price"] == "bigint"
@@ -258,7 +258,7 @@ def test_a_wider_type_reaches_the_partitions(table, catalog) -> None:
 
 def test_what_others_keep_in_the_entry_stays(table, catalog) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     catalog.change(parameters={"team": "blue"}, owner="ann")
     assert sync(table.handle, catalog, restores=True).changes == ()
     table.upsert(rows("b"))
@@ -269,7 +269,7 @@ def test_what_others_keep_in_the_entry_stays(table, catalog) -> None:
 
 def test_statistics_that_spark_keeps_stay(table, catalog) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     size = {"spark.sql.statistics.totalSize": "17"}
     catalog.change(parameters=size)
     assert not catalog.table().was_changed_by_others
@@ -285,7 +285,7 @@ def test_statistics_that_spark_keeps_stay(table, catalog) -> None:
 
 def test_a_column_that_others_changed_is_left_but_on_demand(table, catalog) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     catalog.change(types={"v": "string"})
     assert catalog.table().was_changed_by_others
     table.upsert(rows("b"))
@@ -299,9 +299,29 @@ def test_a_column_that_others_changed_is_left_but_on_demand(table, catalog) -> N
     assert not catalog.table().was_changed_by_others
 
 
+def test_an_entry_that_others_created_again_is_left_but_on_demand(table, catalog) -> None:
+    table.upsert(rows("a"))
+    sync(table.handle, catalog, restores=True)
+    catalog.change(types={"v": "string"}, removed=DEFINITION)
+    table.upsert(rows("b"))
+    result = sync(table.handle, catalog, restores=False)
+    assert "columns.v" in result.warnings[0].in_full()
+    assert (result.changes, result.partitions_added) == ((), 1)
+    assert columns_of(catalog)["v"] == "string"
+    assert sync(table.handle, catalog, restores=True).changes == ("columns.v",)
+
+
+def test_a_missing_entry_is_created_on_demand_alone(table, catalog) -> None:
+    table.upsert(rows("a"))
+    with pytest.raises(CatalogError, match="the table is not in the catalog, which is left so"):
+        sync(table.handle, catalog, restores=False)
+    assert catalog.taken() == cost(catalog, "table")
+    assert sync(table.handle, catalog, restores=True).created
+
+
 def test_the_entry_of_another_table_is_refused(table, catalog, tmp_path) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     other = make_table(tmp_path / "other")
     with pytest.raises(CatalogError, match="not that at"):
         sync(other.handle, catalog, restores=True)
@@ -317,7 +337,7 @@ def test_the_entry_of_another_table_is_refused(table, catalog, tmp_path) -> None
 )
 def test_the_entry_of_another_format_is_refused(table, catalog, change, found) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     catalog.change(**change)
     before = catalog.raw
     with pytest.raises(CatalogError, match=f"lake: .* is not the entry of a Hudi table .*{found}.*; remove"):
@@ -341,7 +361,7 @@ def test_an_entry_with_other_partition_keys_is_refused(table, catalog, keys) -> 
 def test_commits_that_left_the_timeline_are_read_from_the_archive(tmp_path, catalog, on_each_version) -> None:
     table = make_table(tmp_path / "t", keep_commits=1, archive_keep_commits=2, table_version=on_each_version)
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     for partition in "bcdefgh":
         table.upsert(rows(partition))
     clean(table.handle, timing=FAST)
@@ -357,7 +377,7 @@ def test_commits_that_left_the_timeline_are_read_from_the_archive(tmp_path, cata
 def test_without_the_archive_the_table_is_listed(tmp_path, catalog) -> None:
     table = make_table(tmp_path / "t", keep_commits=1, archive_keep_commits=2)
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     for partition in "bcdefgh":
         table.upsert(rows(partition))
     clean(table.handle, timing=FAST)
@@ -374,7 +394,7 @@ def test_a_write_that_completes_late_is_not_missed(table, catalog) -> None:
     def meanwhile(_: object) -> None:
         slow.before_publish = lambda _: None
         table.upsert(rows("b"))
-        sync(table.handle, catalog, restores=False)
+        sync(table.handle, catalog, restores=True)
 
     slow.before_publish = meanwhile
     slow.upsert(rows("late"))
@@ -384,7 +404,7 @@ def test_a_write_that_completes_late_is_not_missed(table, catalog) -> None:
 
 def test_the_last_sync_is_moved_on_before_the_commits_leave_the_timeline(table, catalog) -> None:
     table.upsert(rows("a"))
-    sync(table.handle, catalog, restores=False)
+    sync(table.handle, catalog, restores=True)
     before = catalog.table().last_sync
     catalog.taken()
     for _ in range(3):
