@@ -12,6 +12,7 @@ from parquetry.compiler.plan.table_versions import VERSION_PATH, effect_on_reade
 from parquetry.compiler.security.masking import masked_for, masked_sql
 from parquetry.compiler.spec_words import document, flatten, format_size, is_default
 from parquetry.project import ResolvedTable
+from parquetry.project.validation.units import duration_seconds
 from parquetry.runtime.spec.clustering import Existing, Trigger
 from parquetry.runtime.spec.evolution import holds_every, is_widening, widenings
 from parquetry.runtime.spec.masking import pii_columns
@@ -254,12 +255,21 @@ def _classified(  # noqa: PLR0911 - a case, an answer
         return EXECUTES, ChangeClass.EXECUTES, "it names an installed plug-in, whose code is executed"
     if path.startswith("retention.partitions.") and new is not None:
         return "SC201", ChangeClass.POLICY, _DELETES_PARTITIONS
-    if path == "retention.quarantine" and new is None:
-        return "SC201", ChangeClass.POLICY, "the next clean deletes the orphans in the quarantine"
+    if path == "retention.quarantine":
+        return "SC201", ChangeClass.POLICY, _effect_on_quarantine(old, new)
     if path.split(".", 1)[0] in _METADATA:
         return "SC101", ChangeClass.METADATA, None
     code, reason = ("SC202", _ONE_LOCK) if path == "locks" else ("SC201", None)
     return code, ChangeClass.POLICY, reason
+
+
+def _effect_on_quarantine(old: str | None, new: str | None) -> str | None:
+    """Return which orphans the next clean deletes because of a changed quarantine, or None."""
+    if new is None:
+        return "the next clean deletes the orphans in the quarantine"
+    if old is None or duration_seconds(new) >= duration_seconds(old):
+        return None
+    return f"the next clean deletes the orphans that have been in the quarantine for {new}"
 
 
 def _meta_columns_change(old: MetaColumns, new: MetaColumns) -> tuple[str, ChangeClass, str]:

@@ -255,6 +255,24 @@ def test_a_document_names_every_field_that_the_record_has():
     assert not [path for path in words if path.endswith(("_bytes", "_seconds"))]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("7d", None, "the next clean deletes the orphans in the quarantine"),
+        ("7d", "36h", "the next clean deletes the orphans that have been in the quarantine for 36h"),
+        ("36h", "7d", None),
+        (None, "7d", None),
+    ],
+)
+def test_a_shorter_quarantine_says_what_is_deleted(old, new, reason):
+    def spec(age):
+        seconds = None if age is None else duration_seconds(age)
+        return replace(SPEC, retention=RetentionPolicy(quarantine_seconds=seconds))
+
+    (change,) = changes(spec(new), spec(old))
+    assert (change.path, change.old, change.new, change.reason) == ("retention.quarantine", old, new, reason)
+
+
 META = {meta: replace(SPEC, files=FilesPolicy(meta_columns=meta)) for meta in MetaColumns}
 
 
