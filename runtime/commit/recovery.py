@@ -15,7 +15,7 @@ from typing import Final
 from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import Claim, Session, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.commit.restore_execution import finish_restore
-from parquetry.runtime.commit.rollback import finish_rollback, roll_back
+from parquetry.runtime.commit.rollback import finish_rollback, has_quarantine, roll_back
 from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.table.admission import check_stored_columns, check_writable
@@ -145,23 +145,29 @@ def _is_scheduled_plan(timeline: Timeline, instant: Instant, claim: Claim, timin
 
 
 def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
-    """Finish pending rollbacks and restores and roll back dead writes; the lock must be held."""
+    """Finish pending rollbacks and restores and roll back dead writes; the lock must be held.
+
+    The files of dead writes are moved to the quarantine if the table has one. Those of a rollback that was
+    begun are too, because it does not record who began it.
+    """
     timing = session.timing
+    keeps_files = has_quarantine(session.store)
     for restore in find_unfinished(timeline, timing).own_rollbacks:
         if restore.action is Action.RESTORE:
             partitions = table.view(timeline).partitions()
             finish_restore(session, timeline, restore, partitions=partitions)
             timeline = timeline.reload()
     for rollback in find_unfinished(timeline, timing).own_rollbacks:
-        finish_rollback(timeline, rollback)
+        finish_rollback(timeline, rollback, keeps_files=keeps_files)
     unfinished = find_unfinished(timeline.reload(), timing)
     for instant in (*unfinished.dead, *unfinished.completed_after_rollback):
-        result = roll_back(session, timeline.reload(), instant)
+        result = roll_back(session, timeline.reload(), instant, keeps_files=keeps_files)
         if result is not None:
             _LOG.warning(
-                "rolled back %s of a writer that has ended: deleted %d files",
+                "rolled back %s of a writer that has ended: deleted %d files%s",
                 instant.time,
                 result.files_deleted,
+                f", moved {result.files_moved} to the quarantine" if result.files_moved else "",
             )
 
 

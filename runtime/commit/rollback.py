@@ -8,15 +8,17 @@ CopyOnWriteRollbackActionExecutor and BaseRollbackActionExecutor of Hudi 0.15.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.sources.ledger import ReadAgain
-from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.codec import Brief, omit
 from parquetry.runtime.storage.model import ObjectStore
-from parquetry.runtime.storage.os_errors import logging_failures
+from parquetry.runtime.storage.os_errors import LATE_FAILURES, is_full, logging_failures
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.storage.paths import finished_name
+from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.file_names import (
     absolute_path,
     files_of_instant,
@@ -33,20 +35,27 @@ from parquetry.runtime.timeline.rollback import (
     RollbackRequest,
     RolledBackPartition,
 )
-from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER, claim_path
+from parquetry.runtime.timeline.sidecars import (
+    LEDGER_FOLDER,
+    STATISTICS_FOLDER,
+    claim_path,
+    quarantine_path,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RollbackResult(Brief):
     """The instant that was rolled back, the instant of the rollback itself, and the number of files deleted.
 
-    ``reads_again`` lists what the sources ingest again in the next run.
+    ``files_moved`` is the number of those that were moved to the quarantine. ``reads_again`` lists what the
+    sources ingest again in the next run.
     """
 
     instant: str
     rollback: str
     files_deleted: int
     reads_again: tuple[ReadAgain, ...] = ()
+    files_moved: int = field(default=0, metadata=omit(0))
 
 
 def roll_back(
@@ -57,6 +66,7 @@ def roll_back(
     lock: TableLock | None = None,
     further_files: Iterable[str] = (),
     partitions: Iterable[str] = (),
+    keeps_files: bool = False,
 ) -> RollbackResult | None:
     """Roll back a pending or completed write; the session must hold the lock, or the right to remove it.
 
@@ -72,6 +82,7 @@ def roll_back(
         lock: The lock to check before the first deletion, or None if that is not needed.
         further_files: Further paths of files of this write.
         partitions: Further partitions in which to look for files of this write.
+        keeps_files: Whether data files are moved to the quarantine; see :func:`has_quarantine`.
 
     Returns:
         None if nothing was rolled back. Either the pending write was completed at this moment, as its writer
@@ -80,7 +91,7 @@ def roll_back(
     store = session.store
     pending = find_rollback_of(timeline, victim.time)
     if pending is not None and store.stat(claim_path(pending.time)) is not None:
-        return finish_rollback(timeline, pending)
+        return finish_rollback(timeline, pending, keeps_files=keeps_files)
     claim = claim_instant(
         store,
         session.claim.owner,
@@ -99,7 +110,7 @@ def roll_back(
     if (is_published or (lock is not None and not lock.is_held())) and withdraw_request(store, requested):
         store.delete(claim_path(claim.instant))
         return None
-    result = _execute(timeline, requested, plan)
+    result = _execute(timeline, requested, plan, keeps_files=keeps_files)
     with logging_failures(store.uri, f"the claim on {claim.instant} is left behind"):
         store.delete(claim_path(claim.instant))
     return result
@@ -113,9 +124,21 @@ def withdraw_request(store: ObjectStore, requested: Instant) -> bool:
     return is_free
 
 
-def finish_rollback(timeline: Timeline, rollback: Instant) -> RollbackResult:
-    """Execute a rollback that was requested and not completed."""
-    return _execute(timeline, rollback, timeline.rollback_plan(rollback.time))
+def finish_rollback(timeline: Timeline, rollback: Instant, *, keeps_files: bool) -> RollbackResult:
+    """Execute a rollback that was requested and not completed.
+
+    ``keeps_files`` is that of :func:`roll_back`. Files that were already moved stay in the quarantine.
+    """
+    return _execute(timeline, rollback, timeline.rollback_plan(rollback.time), keeps_files=keeps_files)
+
+
+def has_quarantine(store: ObjectStore) -> bool:
+    """Return whether the newest applied spec of the table declares a quarantine for orphans.
+
+    Then files of a write that was judged dead are moved there: the judgement may be wrong.
+    """
+    applied = read_applied(store)
+    return applied is not None and applied.spec.retention.quarantine_seconds is not None
 
 
 def find_rollback_of(timeline: Timeline, time: str) -> Instant | None:
@@ -200,8 +223,10 @@ def delete_pending(store: ObjectStore, states: Iterable[Instant]) -> None:
             store.delete(state.path)
 
 
-def _execute(timeline: Timeline, rollback: Instant, plan: RollbackPlan) -> RollbackResult:
-    """Delete the files of the plan and the states of its write, and complete the rollback."""
+def _execute(
+    timeline: Timeline, rollback: Instant, plan: RollbackPlan, *, keeps_files: bool
+) -> RollbackResult:
+    """Remove the files of the plan and the states of its write, and complete the rollback."""
     store = timeline.store
     started_ms = store.now_ms()
     victim = plan.instant
@@ -213,7 +238,9 @@ def _execute(timeline: Timeline, rollback: Instant, plan: RollbackPlan) -> Rollb
     files: dict[str, list[str]] = {}
     for request in plan.requests:
         files.setdefault(request.partition, []).extend(request.files)
-    store.delete_all([relative_path(store, path) for paths in files.values() for path in paths])
+    paths = [relative_path(store, path) for paths in files.values() for path in paths]
+    moved = _move_aside(store, paths) if keeps_files else ()
+    store.delete_all(sorted({*paths}.difference(moved)))
     remove_sidecars(store, victim.time)
     delete_pending(store, states)
     metadata = RollbackMetadata(
@@ -230,5 +257,22 @@ def _execute(timeline: Timeline, rollback: Instant, plan: RollbackPlan) -> Rollb
     return RollbackResult(
         instant=victim.time,
         rollback=rollback.time,
-        files_deleted=sum(len(deleted) for deleted in files.values()),
+        files_deleted=len(paths) - len(moved),
+        files_moved=len(moved),
     )
+
+
+def _move_aside(store: ObjectStore, paths: Iterable[str]) -> Sequence[str]:
+    """Move the complete data files among these to the quarantine, and return their paths.
+
+    If the disk has no room for the folders of the quarantine, nothing is returned, so that the files are
+    deleted.
+    """
+    complete = [path for path in paths if instant_of_file(path) is not None and finished_name(path) is None]
+    try:
+        map_each(complete, lambda path: store.move(path, quarantine_path(path)))
+    except LATE_FAILURES as error:
+        if not is_full(error):
+            raise
+        return ()
+    return complete

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from parquetry.runtime.commit.claims import Session, open_session
 from parquetry.runtime.commit.lock import LockInfo, LockMethod, TableLock, break_lock
 from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH, LockFile
-from parquetry.runtime.commit.rollback import roll_back
+from parquetry.runtime.commit.rollback import has_quarantine, roll_back
 from parquetry.runtime.commit.storage_lock import StorageLock
 from parquetry.runtime.errors import ConflictError, LockHeldError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import Locks
@@ -187,4 +187,4 @@ def _roll_back_pending(table: TableHandle, session: Session, instant: str) -> No
     timeline = table.timeline()
     write = timeline.write_at(instant)
     if write is not None and not write.is_completed:
-        roll_back(session, timeline, write)
+        roll_back(session, timeline, write, keeps_files=has_quarantine(table.store))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -159,7 +159,7 @@ class _Scope:
 def _clean_with_room(
     table: TableHandle, *, find_expired: _FindExpired, timing: Timing, scope: _Scope
 ) -> CleanResult:
-    """Clean; on a full disk, delete orphan files or statistics and try again."""
+    """Clean; on a full disk, delete orphan files or statistics and try again, without a quarantine."""
     has_cleaned_up = False
     while True:
         try:
@@ -170,6 +170,7 @@ def _clean_with_room(
             # Only once, because each failed attempt leaves new orphan files.
             freed = 0 if has_cleaned_up else _clean_up_without_room(table, timing)
             has_cleaned_up = True
+            scope = replace(scope, quarantine_seconds=None)
             if not freed and not drop_statistics(table.store):
                 raise
 

@@ -75,7 +75,8 @@ def remove_orphans(
 
     Data files are moved to the quarantine, or deleted if ``quarantine_seconds`` is None. Then what is in the
     quarantine is deleted too. Unfinished files are always deleted. If the process dies, each file is in its
-    partition or in the quarantine, and the next clean goes on.
+    partition or in the quarantine, and the next clean goes on. A file that has just been moved stays, also if
+    it replaced an older copy; without a quarantine, one that another clean moves meanwhile is deleted there.
 
     Args:
         files: The files of partitions, listed before the timeline was read.
@@ -87,10 +88,12 @@ def remove_orphans(
     """
     store = timeline.store
     orphans = find_orphans(files, timeline, notes=below_hoodie)
-    moved = [] if quarantine_seconds is None else [path for path in orphans if finished_name(path) is None]
+    complete = [path for path in orphans if finished_name(path) is None]
+    moved = [] if quarantine_seconds is None else complete
     map_each(moved, lambda path: store.move(path, quarantine_path(path)))
     orphans = sorted({*orphans}.difference(moved))
-    orphans += quarantine_over(below_hoodie, quarantine_seconds=quarantine_seconds, now_ms=listed_ms)
+    over = quarantine_over(below_hoodie, quarantine_seconds=quarantine_seconds, now_ms=listed_ms)
+    orphans += sorted({*over}.difference(map(quarantine_path, moved)))
     unfinished_before_ms = store.now_ms() - _grace_ms(timing)
     orphans += [
         info.path
@@ -98,6 +101,8 @@ def remove_orphans(
         if finished_name(info.path) == PARTITION_METADATA and info.modified_ms < unfinished_before_ms
     ]
     store.delete_all(orphans)
+    if quarantine_seconds is None:
+        store.delete_all(sorted({*map(quarantine_path, complete)}.difference(over)))
     instants = (instant_of_file(info.path) for info in files)
     return OrphanCleanup(
         deleted=len(orphans), moved=len(moved), instants=frozenset(time for time in instants if time)

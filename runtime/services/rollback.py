@@ -12,6 +12,7 @@ from parquetry.runtime.commit.rollback import (
     RollbackResult,
     find_rollback_of,
     finish_rollback,
+    has_quarantine,
     roll_back,
 )
 from parquetry.runtime.commit.table_lock import locked_session
@@ -34,7 +35,8 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
     """Roll back a pending write, also of another program, or the newest completed write.
 
     If a rollback of the write was begun and not completed, it is finished. The caller must know that another
-    program's write is dead.
+    program's write is dead. The files of a pending write are moved to the quarantine if the table has one;
+    those of a completed write are deleted.
 
     Raises:
         InvalidDataError: If there is no such write, if later writes exist, if it is savepointed or the only
@@ -56,7 +58,7 @@ def _rolled_back(table: TableHandle, instant: str, timing: Timing) -> RollbackRe
         timeline = timeline.reload()
         pending = find_rollback_of(timeline, instant)
         if pending is not None:
-            return finish_rollback(timeline, pending)
+            return finish_rollback(timeline, pending, keeps_files=has_quarantine(store))
         victim = _rollback_target(store, timeline, instant, timing)
         if victim.is_completed:
             finish_cleans(table, timeline)
@@ -65,7 +67,10 @@ def _rolled_back(table: TableHandle, instant: str, timing: Timing) -> RollbackRe
         # Another program may have left no markers.
         partitions = table.view(timeline).partitions()
         reads_again = read_again(store, [instant]) if victim.is_completed else ()
-        result = roll_back(session, timeline, victim, lock=lock, partitions=partitions)
+        keeps_files = not victim.is_completed and has_quarantine(store)
+        result = roll_back(
+            session, timeline, victim, lock=lock, partitions=partitions, keeps_files=keeps_files
+        )
     if result is None:
         raise ConflictError(
             "{table}: {instant} was not rolled back because other writers have written meanwhile; run "
