@@ -45,6 +45,7 @@ from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.clustering.plan.survey import last_clustering
 from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.errors import CatalogError, InvalidDataError, PartialFailureError
+from parquetry.runtime.interruption import Interruption, is_interrupted
 from parquetry.runtime.layout.clustering.run_budget import by_last_clustering
 from parquetry.runtime.main import JobResult, cancel_spark_jobs
 from parquetry.runtime.spec.clustering import Trigger
@@ -64,6 +65,7 @@ _OPEN, _FILES = "open", "files"
 SYNC: Final = "sync"
 """The name of the outcome that tells of the entry of a table in its catalog."""
 _SHOWN = 5
+_SECONDS_BETWEEN_CANCELS: Final = 0.5
 
 
 class Only(StrEnum):
@@ -562,7 +564,8 @@ def _run_by_operations(
 class _SideBySide:
     """The tables that are rewritten at the same time, each in a thread; a single one needs no thread.
 
-    If the block ends by an error or an interruption, the Spark jobs of the threads are cancelled.
+    If the block ends by an error or an interruption, the threads begin nothing more. Their Spark jobs are
+    cancelled until the threads have ended, because a thread between two jobs may just begin the next.
     """
 
     def __init__(self, tables: int) -> None:
@@ -570,6 +573,7 @@ class _SideBySide:
         self._tables = tables
         self._pool = ThreadPoolExecutor(tables, thread_name_prefix="table")
         self._futures: dict[Future[None], RankedRewrite] = {}
+        self._interruption = Interruption()
 
     @property
     def running(self) -> tuple[RankedRewrite, ...]:
@@ -586,7 +590,7 @@ class _SideBySide:
         if self._tables == 1:
             body()
         else:
-            self._futures[self._pool.submit(body)] = table
+            self._futures[self._pool.submit(self._interruption.run, body)] = table
 
     def wait(self) -> None:
         """Wait until a table ends, and raise what its thread raised."""
@@ -595,6 +599,16 @@ class _SideBySide:
             del self._futures[future]
             future.result()
 
+    def _interrupt(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        while True:
+            self._interruption.request()
+            cancel_spark_jobs()
+            running = [future for future in self._futures if not future.done()]
+            if not running:
+                return
+            wait(running, timeout=_SECONDS_BETWEEN_CANCELS)
+
     def __enter__(self) -> Self:
         return self
 
@@ -602,8 +616,7 @@ class _SideBySide:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            cancel_spark_jobs()
+            self._interrupt()
         self._pool.shutdown(wait=True)
 
 
@@ -733,6 +746,8 @@ def _run_jobs(
             return
         if not is_due:
             continue
+        if is_interrupted():
+            return
         observer.started(plan)
         started_at = time.monotonic()
         result = _attempt(plan.table, plan.name, partial(launch, plan), diagnose)

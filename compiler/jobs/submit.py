@@ -24,6 +24,7 @@ from parquetry.message import command, message_from_json, with_commands
 from parquetry.project.model.resolved import SparkLaunchSettings
 from parquetry.project.validation.interpolate import Secret
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
+from parquetry.runtime.interruption import ended_by_interruption
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, log_rules, report_path
 from parquetry.runtime.redaction import secret_options
 from parquetry.runtime.spark_environment import spark_environment
@@ -122,12 +123,18 @@ class SparkSubmit:
                     reason=error.strerror,
                     exit_code=1,
                 ) from error
-            with child:
-                for line in child.stdout or ():
-                    if line.startswith(RESULT_PREFIX):
-                        result = json_object(line.removeprefix(RESULT_PREFIX).encode(), place=RESULT_PREFIX)
-                    else:
-                        log.write(line, prefix=f"{job.table} {job.name}: ")
+            with child, ended_by_interruption(child.terminate):
+                try:
+                    for line in child.stdout or ():
+                        if line.startswith(RESULT_PREFIX):
+                            document = line.removeprefix(RESULT_PREFIX).encode()
+                            result = json_object(document, place=RESULT_PREFIX)
+                        else:
+                            log.write(line, prefix=f"{job.table} {job.name}: ")
+                except KeyboardInterrupt:
+                    # The signal may have been for this process alone.
+                    child.terminate()
+                    raise
             log.drain()
         return child.returncode, result
 

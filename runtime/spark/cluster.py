@@ -44,6 +44,7 @@ from parquetry.runtime.commit.publish import run_once
 from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.interruption import is_interrupted
 from parquetry.runtime.layout.clustering.debt import in_batches
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget
@@ -110,7 +111,7 @@ def cluster(
     begun: Sequence[PlannedGroup] = ()
     try:
         for number, groups in enumerate(batches):
-            if any(part.excluded_files for part in parts) or _is_past(stops_at_ms):
+            if any(part.excluded_files for part in parts) or _must_stop(stops_at_ms):
                 deferred = sum(len(group.files) for batch in batches[number:] for group in batch)
                 break
             table = table.reopen() if parts else table
@@ -140,12 +141,17 @@ def _batches(groups: Sequence[PlannedGroup], cores: int) -> Sequence[Sequence[Pl
     return in_batches(groups, max(min(len(groups) // (_TASKS_PER_CORE * cores), _MOST_BATCHES), 1))
 
 
-def _is_past(stops_at_ms: int | None) -> bool:
-    """Return whether a time in milliseconds since 1970 (UTC) has come."""
-    return stops_at_ms is not None and time.time() * 1000 >= stops_at_ms
+def _must_stop(stops_at_ms: int | None) -> bool:
+    """Return whether nothing may begin, as the time has come or the run was interrupted."""
+    return is_interrupted() or (stops_at_ms is not None and time.time() * 1000 >= stops_at_ms)
 
 
 def _stopped(files: int) -> Text:
+    if is_interrupted():
+        return Message(
+            "the run was interrupted with {files:,d} due files left; a later run goes on with them",
+            files=files,
+        )
     return Message(
         "the time for services ended with {files:,d} due files left; a later run goes on with them",
         files=files,
@@ -354,13 +360,13 @@ def _rewrite(
     """Rewrite the groups: those of several tasks by ranges, then the others by one task each."""
     parts = [
         # Each of these groups uses all cores.
-        _deferred([work]) if _is_past(stops_at_ms) else _rewrite_by_ranges(spark, context, work)
+        _deferred([work]) if _must_stop(stops_at_ms) else _rewrite_by_ranges(spark, context, work)
         for work in works
         if work.tasks > 1
     ]
     alone = [work for work in works if work.tasks == 1]
     if alone:
-        is_past = _is_past(stops_at_ms)
+        is_past = _must_stop(stops_at_ms)
         parts.append(_deferred(alone) if is_past else _rewrite_each(spark, context, alone, stops_at_ms))
     files = (file for part in parts for file in part.files)
     return WriteResults(
@@ -412,7 +418,7 @@ def _begun_before(stops_at_ms: int, task: Task) -> Task:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         is_first = context is None or context.attemptNumber() == 0
-        if not (is_first and _is_past(stops_at_ms)):
+        if not (is_first and _must_stop(stops_at_ms)):
             yield from task(batches)
 
     return run

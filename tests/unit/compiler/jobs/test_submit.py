@@ -3,11 +3,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import stat
+import subprocess
 import sys
 import time
 import zipfile
 from dataclasses import replace
+from threading import Thread
 
 import pytest
 
@@ -23,6 +26,7 @@ from parquetry.compiler.workspace.opened import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.message import Message, command, run
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
+from parquetry.runtime.interruption import Interruption
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, _failure, main, report_path, run_document
 from parquetry.runtime.spark_log import LogPipe
 from parquetry.runtime.spec.job import resolve_environment
@@ -286,3 +290,55 @@ def test_commands_that_a_result_does_not_name_are_refused(folder, submit, monkey
     pretending(folder, monkeypatch, printed(document))
     with pytest.raises(InvalidDataError, match="at the recorded position"):
         submit(ingest(folder))
+
+
+SLEEPS = """
+import pathlib, time
+pathlib.Path(script).with_name("begun").touch()
+time.sleep(60)
+"""
+
+
+def test_an_interruption_of_the_run_terminates_its_process(folder, submit, monkeypatch):
+    pretending(folder, monkeypatch, SLEEPS)
+    job, interruption, failures = ingest(folder), Interruption(), []
+
+    def follow():
+        with pytest.raises(JobFailedError, match="spark-submit ended with -15") as failure:
+            submit(job)
+        failures.append(failure)
+
+    thread = Thread(target=interruption.run, args=(follow,))
+    thread.start()
+    await_file(submit.folder / "begun")
+    interruption.request()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert len(failures) == 1
+
+
+def test_an_interruption_of_this_process_alone_terminates_the_process_that_it_follows(
+    folder, submit, monkeypatch
+):
+    pretending(folder, monkeypatch, f"print('begun', flush=True){SLEEPS}")
+    children, popen = [], subprocess.Popen
+
+    def started(*arguments, **options):
+        children.append(popen(*arguments, **options))
+        return children[-1]
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("parquetry.compiler.jobs.submit.subprocess.Popen", started)
+    monkeypatch.setattr(LogPipe, "write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        submit(ingest(folder))
+    assert children[-1].wait(30) == -signal.SIGTERM
+
+
+def await_file(path):
+    ends = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < ends, path
+        time.sleep(0.02)

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from parquetry.message import in_full
 from parquetry.runtime.base_file.result import WriteResults
 from parquetry.runtime.clustering.rewrite.task import GroupWork
+from parquetry.runtime.interruption import Interruption
 from parquetry.runtime.spark import cluster
 from tests.support.one_process_spark import OneProcessSpark
 
@@ -77,3 +79,21 @@ def test_a_batch_has_groups_for_all_cores_that_dynamic_allocation_can_add(monkey
     monkeypatch.setattr(cluster, "has_personal_columns", lambda _: False)
     cluster.cluster(spark, SimpleNamespace(spec=None), stops_at_ms=2**62)
     assert begun == sizes
+
+
+def test_an_interruption_lets_no_further_group_begin(monkeypatch):
+    interruption, begun = Interruption(), []
+
+    def rewrite(spark, context, group):
+        begun.append(group.index)
+        interruption.request()
+        return WriteResults(files=(), buckets=dict.fromkeys(group.numbers))
+
+    monkeypatch.setattr(cluster, "_rewrite_by_ranges", rewrite)
+    results = []
+    works = [work(0, tasks=2), work(2, tasks=2), work(4)]
+    interruption.run(lambda: results.append(cluster._rewrite(None, None, works)))
+    assert begun == [0]
+    assert results[0].deferred == {2, 3, 4}
+    interruption.run(lambda: results.append(in_full(cluster._stopped(7))))
+    assert results[1].startswith("the run was interrupted with 7 due files left")
