@@ -58,6 +58,7 @@ def snapshot(version: int) -> Snapshot:
         completed_ms=version,
         operation="UPSERT",
         writes=frozenset({instant}),
+        settled=instant,
         columns=COLUMNS,
         partition_by=("day",),
     )

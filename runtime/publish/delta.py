@@ -36,6 +36,7 @@ from parquetry.runtime.publish.delta_types import (
 from parquetry.runtime.publish.model import (
     INSTANT_KEY,
     LEFTOVER_MS,
+    SETTLED_KEY,
     WRITES_KEY,
     AddedFiles,
     PartitionValues,
@@ -198,6 +199,7 @@ class DeltaLog:
             version=version,
             instant=snapshot.instant,
             writes=snapshot.writes,
+            settled=snapshot.settled,
             metadata=metadata,
             checkpoint=last,
         )
@@ -271,6 +273,7 @@ class DeltaLog:
                     version=version,
                     instant=footer[INSTANT_KEY.encode()].decode(),
                     writes=_split(footer[WRITES_KEY.encode()].decode()),
+                    settled=footer.get(SETTLED_KEY.encode(), b"").decode(),
                     metadata=parsed_json(footer[_METADATA_KEY]),
                     checkpoint=version,
                 )
@@ -318,6 +321,7 @@ class DeltaLog:
                 version=version,
                 instant=info[INSTANT_KEY],
                 writes=_split(info[WRITES_KEY]),
+                settled=info.get(SETTLED_KEY, ""),
                 metadata=metadata,
             )
         return replace(state, added=added, touched=frozenset(touched), incomplete=frozenset(incomplete))
@@ -334,6 +338,7 @@ class DeltaLog:
             "engineInfo": f"parquetry/{VERSION}",
             INSTANT_KEY: snapshot.instant,
             WRITES_KEY: ",".join(sorted(snapshot.writes)),
+            SETTLED_KEY: snapshot.settled,
             "parquetry.savepoints": ",".join(snapshot.savepoints),
             **({_BOUNDS_KEY: "checkpoint"} if is_large else {}),
             _NONCE_KEY: uuid.uuid4().hex,
@@ -406,6 +411,7 @@ class DeltaLog:
         footer = {
             INSTANT_KEY: state.instant,
             WRITES_KEY: ",".join(sorted(state.writes)),
+            SETTLED_KEY: state.settled,
             _METADATA_KEY.decode(): json.dumps(state.metadata, ensure_ascii=False),
         }
         head = [{"protocol": _PROTOCOL}, {"metaData": state.metadata}]

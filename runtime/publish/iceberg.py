@@ -79,6 +79,7 @@ from parquetry.runtime.publish.model import (
     INSTANT_KEY,
     LEFTOVER_MS,
     METADATA_FOLDER,
+    SETTLED_KEY,
     WRITES_KEY,
     AddedFiles,
     PartitionValues,
@@ -167,6 +168,7 @@ class IcebergMetadata:
             version=current.snapshot_id,
             instant=summary[INSTANT_KEY],
             writes=frozenset(filter(None, summary.get(WRITES_KEY, "").split(","))),
+            settled=summary.get(SETTLED_KEY, ""),
             newest=newest,
             manifests=current.manifests(self._io),
         )
@@ -517,7 +519,11 @@ def _new_summary(
     return Summary(
         operation=operation,
         **{name: str(number) for name, number in counts.items()},
-        **{INSTANT_KEY: snapshot.instant, WRITES_KEY: ",".join(sorted(snapshot.writes))},
+        **{
+            INSTANT_KEY: snapshot.instant,
+            WRITES_KEY: ",".join(sorted(snapshot.writes)),
+            SETTLED_KEY: snapshot.settled,
+        },
     )
 
 

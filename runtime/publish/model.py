@@ -20,6 +20,8 @@ WRITES_KEY: Final = "parquetry.writes"
 
 A write that completes late has an older instant than the newest one, so the newest alone shows too little.
 """
+SETTLED_KEY: Final = "parquetry.settled"
+"""The name under which it records ``Snapshot.settled``."""
 
 LEFTOVER_MS: Final = DAY_MS
 """The age at which files of the metadata that nothing names count as those of a killed or beaten process.
@@ -52,16 +54,18 @@ class PublishedFile:
 class Snapshot:
     """The state of a table as of its newest completed write ``instant``, at ``completed_ms``.
 
-    ``writes`` are the completed writes of the active timeline. ``columns`` are those of the table without
-    meta columns. ``partition_by`` is empty if the partition paths do not hold values that can be parsed; the
-    files are then published without partitions. ``same_rows`` is True if no row changed since the state that
-    is published, as by a clustering. ``savepoints`` are the writes with a savepoint.
+    ``writes`` are the completed writes of the active timeline. ``settled`` is the oldest pending write, or
+    ``instant`` if that is older: no write that completes later is older. ``columns`` are those of the table
+    without meta columns. ``partition_by`` is empty if the partition paths do not hold values that can be
+    parsed; the files are then published without partitions. ``same_rows`` is True if no row changed since the
+    state that is published, as by a clustering. ``savepoints`` are the writes with a savepoint.
     """
 
     instant: str
     completed_ms: int
     operation: str
     writes: frozenset[str]
+    settled: str
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...] = ()
     savepoints: tuple[str, ...] = ()
@@ -74,13 +78,15 @@ class Published:
     """The state that the newest metadata of a format shows.
 
     ``version`` is that of the metadata, which the next ``publish`` replaces: a version number, or the id of a
-    snapshot. ``incomplete`` are the paths of files whose statistics a killed process did not write, so that
-    readers do not skip them. The next ``publish`` gets them again among the added files.
+    snapshot. ``settled`` is empty if metadata of an older parquetry does not have it. ``incomplete`` are
+    the paths of files whose statistics a killed process did not write, so that readers do not skip them. The
+    next ``publish`` gets them again among the added files.
     """
 
     version: int | str
     instant: str
     writes: frozenset[str]
+    settled: str = ""
     incomplete: frozenset[str] = frozenset()
 
 

@@ -86,7 +86,8 @@ class PublishLag:
 
     ``instant`` is the newest write that it shows, or None if there is no metadata. ``writes`` is the number
     of writes that the table has and the metadata does not show, or that were rolled back and are still shown.
-    ``since`` is the oldest of them, or None if there are none.
+    A pending write of the published state counts if it may have been completed and archived since. ``since``
+    is the oldest of them, or None if there are none.
     """
 
     format: str
@@ -183,10 +184,11 @@ def publish_lag(table: TableHandle, one: PublishedFormat) -> PublishLag:
     shown = _published(table, one)
     # Read last, or a write that is published meanwhile would count.
     timeline = table.timeline()
-    times = {instant.time for instant in timeline.completed_writes}
-    before = frozenset[str]() if shown is None else shown.writes
-    rolled_back = {time for time in before - times if time >= (timeline.first_contiguous_write or "")}
-    differing = (times - before) | rolled_back
+    differing = {instant.time for instant in timeline.completed_writes}
+    if shown is not None:
+        differing = (differing - shown.writes) | _rolled_back(timeline, shown)
+        if shown.settled and _may_lack_archived(timeline, shown):
+            differing |= {shown.settled} - shown.writes
     return PublishLag(
         format=one.name,
         instant=None if shown is None else shown.instant,
@@ -279,13 +281,15 @@ def _publish_state(
         if before is not None:
             one.repair(before)
         return PublishResult(format=one.name, instant="" if before is None else before.instant)
+    # Writes that were archived before they were published may have changed rows.
+    later = frozenset[str]() if before is None or touched is None else writes - before.writes
     if incomplete:
         touched = None
     view = table.view(timeline)
     slices = _live_slices(table, view, touched)
     if _decisive(timeline.reload()) != _decisive(timeline):
         return None
-    snapshot = _snapshot(table, view, before, writes)
+    snapshot = _snapshot(table, view, writes, later)
     folders = None if touched is None else _folders(table, snapshot, touched)
     shown = frozenset[str]() if before is None else one.paths(before, folders)
     live = {part.path: part for part in slices}
@@ -305,22 +309,30 @@ def _decisive(timeline: Timeline) -> tuple[object, ...]:
 
 
 def _touched_partitions(timeline: Timeline, before: Published) -> Collection[str] | None:
-    """Return the partitions in which files may differ from the published state, or None for all.
-
-    A write that has left the timeline is archived, unless it is newer than the first of the others: then it
-    was rolled back.
-    """
-    now = {instant.time for instant in timeline.completed_writes}
-    first = timeline.first_contiguous_write
-    if first is None or before.instant not in now or any(time >= first for time in before.writes - now):
+    """Return the partitions in which files may differ from the published state, or None for all."""
+    if _may_lack_archived(timeline, before) or _rolled_back(timeline, before):
         return None
-    later = sorted(now - before.writes)
-    if any(time < first for time in later):
-        return None
+    later = {instant.time for instant in timeline.completed_writes} - before.writes
     touched: set[str] = set()
-    for metadata in map_each(later, timeline.commit_metadata):
+    for metadata in map_each(sorted(later), timeline.commit_metadata):
         touched |= metadata.partitions
     return touched
+
+
+def _may_lack_archived(timeline: Timeline, before: Published) -> bool:
+    """Return whether writes may have been archived that the published state does not show.
+
+    They are not older than ``before.settled``. While that write is pending, no newer one is archived.
+    """
+    first = timeline.first_contiguous_write
+    is_pending = any(instant.time == before.settled for instant in timeline.pending_writes)
+    return first is None or (first > before.settled and not is_pending)
+
+
+def _rolled_back(timeline: Timeline, before: Published) -> set[str]:
+    """Return the writes of the published state that were rolled back: they are gone, and not archived."""
+    gone = before.writes - {instant.time for instant in timeline.completed_writes}
+    return {time for time in gone if time >= (timeline.first_contiguous_write or "")}
 
 
 def _live_slices(
@@ -342,29 +354,25 @@ def _live_slices(
 
 
 def _snapshot(
-    table: TableHandle, view: FileSystemView, before: Published | None, writes: frozenset[str]
+    table: TableHandle, view: FileSystemView, writes: frozenset[str], later: frozenset[str]
 ) -> Snapshot:
+    """Return the snapshot. ``later`` are the writes since the published state if all are known, or none."""
     timeline = view.timeline
     columns = live_columns(table.store, timeline, table.config)
     described = (
         {} if table.spec is None else {column.name: column.description for column in table.spec.columns}
     )
-    later = writes - (frozenset() if before is None else before.writes)
-    operations = {timeline.commit_metadata(time).operation for time in later}
-    rolled_back = before is not None and any(
-        time >= (timeline.first_contiguous_write or "") for time in before.writes - writes
-    )
-    # Writes that were archived before they were published may have changed rows.
-    is_complete = before is not None and before.instant in writes
+    pending = (instant.time for instant in timeline.pending_writes)
     return Snapshot(
         instant=view.newest,
         completed_ms=parse_instant_ms(view.newest, table.config.timezone),
         operation=timeline.commit_metadata(view.newest).operation,
         writes=writes,
+        settled=min((view.newest, *pending)),
         columns=tuple(replace(column, description=described.get(column.name)) for column in columns),
         partition_by=_partition_columns(table, columns),
         savepoints=timeline.savepoints,
-        same_rows=is_complete and not rolled_back and operations == {_CLUSTER},
+        same_rows={timeline.commit_metadata(time).operation for time in later} == {_CLUSTER},
         table_id=table.table_id,
     )
 

@@ -420,7 +420,12 @@ def live_file(store, folder, name, rows, types):
 def state(instant, types):
     columns = tuple(Column(name=name, type=kind) for name, (kind, _) in types.items())
     return Snapshot(
-        instant=instant, completed_ms=0, operation="UPSERT", writes=frozenset({instant}), columns=columns
+        instant=instant,
+        completed_ms=0,
+        operation="UPSERT",
+        writes=frozenset({instant}),
+        settled=instant,
+        columns=columns,
     )
 
 
