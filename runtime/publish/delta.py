@@ -43,6 +43,7 @@ from parquetry.runtime.publish.model import (
     Published,
     PublishedFile,
     Snapshot,
+    is_too_slow,
 )
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
@@ -124,7 +125,7 @@ _AddAction: TypeAlias = Mapping[str, Any]
 
 
 class _BeatenError(Exception):
-    """Another process has written the version."""
+    """Another process has written the version, or this one was too slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +190,7 @@ class DeltaLog:
         before: Published | None,
     ) -> bool:
         """Write the next version of the log, and a checkpoint when one is due."""
+        began_ms = self._store.now_ms()
         former = None if before is None else _own(before)
         metadata = self._metadata(snapshot, former)
         version, last = (0, -1) if former is None else (former.version + 1, former.checkpoint)
@@ -217,16 +219,25 @@ class DeltaLog:
                     content.write(_line("add", {**add, "stats": stats}))
                 for path in removed:
                     content.write(_line("remove", _removal(path, snapshot)))
-                self._put_commit(version, content.getvalue(), nonce=info[_NONCE_KEY])
+                self._put_commit(version, content.getvalue(), nonce=info[_NONCE_KEY], began_ms=began_ms)
         except _BeatenError:
             return False
         return True
 
-    def _put_commit(self, version: int, content: bytes, *, nonce: str) -> None:
+    def _put_commit(self, version: int, content: bytes, *, nonce: str, began_ms: int) -> None:
         if len(content) > MOST_BYTES:
             raise self._unsupported("a change of so many files", "readers read the whole commit at once")
-        if self._store.put_if_absent(_commit_path(version), content, nonce=nonce) is PutOutcome.LOST:
+        if (
+            is_too_slow(self._store, began_ms)
+            or self._store.put_if_absent(_commit_path(version), content, nonce=nonce) is PutOutcome.LOST
+            # Others may have written the version, and a clean deleted it. If not, the next attempt finds it.
+            or self._is_overtaken(version)
+        ):
             raise _BeatenError
+
+    def _is_overtaken(self, version: int) -> bool:
+        """Return whether there is a newer checkpoint. Without one, no clean deletes the version."""
+        return any(found > version for found in self._files().checkpoints)
 
     def repair(self, before: Published) -> None:
         """Do nothing: a commit of the log is one file."""
@@ -406,7 +417,8 @@ class DeltaLog:
     ) -> Iterator[Callable[[_AddAction], None]]:
         """Yield a function that adds an action ``add`` of the version to its checkpoint.
 
-        The checkpoint appears when the block ends without an error, with the other files of the state.
+        The checkpoint appears when the block ends without an error, with the other files of the state. The
+        hint of the last checkpoint then names it, unless there is a newer one.
         """
         footer = {
             INSTANT_KEY: state.instant,
@@ -430,7 +442,8 @@ class DeltaLog:
             yield rows.add
             rows.end()
         hint = {"version": state.version, "size": len(head) + rows.count}
-        self._store.put(_LAST_CHECKPOINT, json.dumps(hint).encode())
+        if not self._is_overtaken(state.version):
+            self._store.put(_LAST_CHECKPOINT, json.dumps(hint).encode())
 
     def _former_adds(self, former: _State, removed: Sequence[str]) -> Iterator[pa.Array]:
         """Yield the ``add`` actions of the last checkpoint that are still valid in the next version."""

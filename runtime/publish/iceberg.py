@@ -86,6 +86,7 @@ from parquetry.runtime.publish.model import (
     Published,
     PublishedFile,
     Snapshot,
+    is_too_slow,
 )
 from parquetry.runtime.spec.table_spec import IcebergFormat
 from parquetry.runtime.storage.model import ObjectStore
@@ -250,8 +251,7 @@ class IcebergMetadata:
         known = {_summary(one).get(INSTANT_KEY): one.snapshot_id for one in (*metadata.snapshots, shown)}
         updates += (AddSnapshotUpdate(snapshot=shown), _reference(MAIN_BRANCH, "branch", number))
         updates += tuple(_tag_updates(metadata, snapshot.savepoints, known))
-        if self._store.now_ms() - began_ms > LEFTOVER_MS // 2:
-            # A clean may soon take the manifests for those of a killed process.
+        if is_too_slow(self._store, began_ms):
             return False
         return self._catalog.commit(None if state is None else state.newest, updates, nonce=nonce)
 

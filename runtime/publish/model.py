@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeAlias
 
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
 from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.layout import DAY_MS
 
 METADATA_FOLDER: Final = "metadata"
@@ -26,11 +27,16 @@ SETTLED_KEY: Final = "parquetry.settled"
 LEFTOVER_MS: Final = DAY_MS
 """The age at which files of the metadata that nothing names count as those of a killed or beaten process.
 
-A process that publishes gives up after half of it.
+A process that publishes gives up after half of it: :func:`is_too_slow`.
 """
 
 PartitionValues: TypeAlias = tuple[StatisticValue | None, ...]
 """A value for each partition column, in their order. Dates are days, timestamps microseconds since 1970."""
+
+
+def is_too_slow(store: ObjectStore, began_ms: int) -> bool:
+    """Return whether a publication that began then must give up: its files may soon count as leftovers."""
+    return store.now_ms() - began_ms > LEFTOVER_MS // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

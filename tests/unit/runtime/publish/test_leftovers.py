@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from parquetry.runtime.publish import delta, iceberg
+from parquetry.runtime.publish import delta, model
 from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
 from parquetry.runtime.publish.iceberg import IcebergMetadata
 from parquetry.runtime.publish.model import LEFTOVER_MS, METADATA_FOLDER
@@ -119,11 +119,12 @@ def test_the_manifests_of_a_beaten_publication_are_deleted_when_they_are_old(tmp
     assert {file.name for file in folder.iterdir()} == named(path)
 
 
-def test_a_publication_of_half_the_age_gives_up(tmp_path, monkeypatch):
+@pytest.mark.parametrize("form", [DeltaLog, form_of])
+def test_a_publication_of_half_the_age_gives_up(tmp_path, monkeypatch, form):
     made = make_table(tmp_path / "t")
     made.upsert({"a": (1, "x")})
-    monkeypatch.setattr(iceberg, "LEFTOVER_MS", -1)
-    state = form_of(made.store)
+    monkeypatch.setattr(model, "LEFTOVER_MS", -1)
+    state = form(made.store)
     with pytest.raises(Exception, match="was changed 5 times while it was published"):
         publish(made.handle, [state])
     assert state.published() is None

@@ -230,6 +230,53 @@ def test_a_loser_of_two_publishers_follows_the_winner(table, path):
     assert_read_rightly(path)
 
 
+class SleepingLog(DeltaLog):
+    """A log whose process sleeps at a step of a publication, while others publish and expire."""
+
+    def __init__(self, store, meanwhile, step, **options):
+        super().__init__(store, **options)
+        self.meanwhile, self.step = meanwhile, step
+
+    def pause(self, step):
+        if step == self.step:
+            self.step = None
+            self.meanwhile()
+
+    def publish(self, *arguments, **options):
+        self.pause("before the commit")
+        return super().publish(*arguments, **options)
+
+    def _put_commit(self, *arguments, **options):
+        super()._put_commit(*arguments, **options)
+        self.pause("after the commit")
+
+
+@pytest.mark.parametrize("former", [True, False], ids=["later_version", "first_version"])
+@pytest.mark.parametrize("step", ["before the commit", "after the commit"])
+def test_a_process_that_sleeps_until_its_version_is_deleted_takes_no_reader_back(table, path, step, former):
+    if former:
+        published(table)
+        table.upsert({"a": (10, "x")})
+
+    def meanwhile():
+        for value in range(4):
+            newest = table.upsert({"b": (value, "y")}).instant
+            published(table, commits_per_checkpoint=3)
+        DeltaLog(table.store).expire(newest, ())
+        assert not (path / LOG_FOLDER / f"{int(former):020}.json").exists()
+
+    slow = SleepingLog(table.store, meanwhile, step, commits_per_checkpoint=1)
+    publish(table.handle, [slow])
+    assert slow.step is None
+    assert_read_rightly(path)
+    hint = json.loads((path / LOG_FOLDER / "_last_checkpoint").read_bytes())
+    checkpoints = sorted((path / LOG_FOLDER).glob("*.checkpoint.parquet"))
+    assert int(checkpoints[-1].name.partition(".")[0]) == hint["version"]
+    table.upsert({"c": (8, "z")})
+    published(table)
+    assert_read_rightly(path)
+
+
 def test_characters_that_paths_do_not_escape(table, path):
     table.upsert({"s": (1, "a bü+&;"), "q": (2, "~!'(,)")})
     published(table)
