@@ -114,12 +114,20 @@ def shape_of(condition: Condition) -> str:
     return _text(condition, in_and=False, shown=_no_value)
 
 
-def shape_of_text(where: str) -> str:
-    """Return the shape of a declared condition; an empty text if a part of it is not understood."""
+def shape_of_text(where: str, *, without: Callable[[Condition], bool] = lambda _: False) -> str:
+    """Return the shape of a declared condition; an empty text if a part of it is not understood.
+
+    Args:
+        where: The SQL.
+        without: The parts that are left out.
+
+    """
     parts = tuple(conjuncts(parse_condition(where)))
     if not all(map(_is_understood, parts)):
         return ""
-    return joined_shape(part for part in parts if not (isinstance(part, IsNull) and part.negated))
+    return joined_shape(
+        part for part in parts if not (isinstance(part, IsNull) and part.negated) and not without(part)
+    )
 
 
 def _joined(parts: tuple[Condition, ...], *, shown: _Shown) -> str:

@@ -37,11 +37,12 @@ from parquetry.compiler.learning.workload import (
     Workload,
 )
 from parquetry.compiler.security.masking import masked_sql
-from parquetry.compiler.spec_files.edit import with_document, with_values
+from parquetry.compiler.spec_files.edit import NotEditableError, with_document, with_values
 from parquetry.compiler.spec_words import flow
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
+from parquetry.message import Text
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import one_of
 from parquetry.project.diagnostics.source import SourceText
@@ -134,6 +135,7 @@ class LearnedTable:
         unproposed: The shapes that are not proposed.
         not_seen: The declared queries that no scan asked.
         diff: The lines of the change of the file as a unified diff; none if nothing changes.
+        problem: The reason why the file cannot be changed, or None if it can.
 
     """
 
@@ -149,6 +151,7 @@ class LearnedTable:
     unproposed: tuple[UnproposedShape, ...]
     not_seen: tuple[str, ...]
     diff: tuple[str, ...]
+    problem: Text | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +189,8 @@ class Learned:
         not_understood: The other filters by reason.
         tables: The tables of the project that were scanned, those that read most first.
         others: Other locations, those that read most first.
+        failed: The statements that failed; they are not counted elsewhere.
+        ambiguous: The tables whose name several catalogs in the logs have; their scans are among the others.
         written: The files that were written.
 
     """
@@ -203,6 +208,8 @@ class Learned:
     not_understood: tuple[NotUnderstood, ...]
     tables: tuple[LearnedTable, ...]
     others: tuple[OtherLocation, ...]
+    failed: int
+    ambiguous: tuple[str, ...]
     written: tuple[str, ...] = ()
 
 
@@ -279,6 +286,8 @@ def learn(
         ),
         tables=tuple(change.result() for change in changes),
         others=collected.other_tables(),
+        failed=collected.failed,
+        ambiguous=tuple(sorted(collected.ambiguous)),
     )
     return learned if write is None else replace(learned, written=_write(root, changes, write))
 
@@ -340,16 +349,27 @@ class _Collected:
         self.failed = 0
         self.unread: Counter[Unread] = Counter()
         self._tables = {table.name: table for table in tables}
-        self._names: dict[tuple[str, ...], str] = {
+        self.ambiguous: set[str] = set()
+        names: dict[tuple[str, ...], str] = {
             (table.spec.extra.database.lower(), table.name.lower()): table.name
             for table in tables
             if table.spec.extra.database is not None
         }
-        self._names |= {
+        names |= {
             tuple(place.lower().split(".")): name
             for place, name in places.items()
             if _FULL_NAME.fullmatch(place)
         }
+        # A name with its catalog says which of the tables with the short name is meant.
+        self._names = {
+            parts: name
+            for parts, name in names.items()
+            if not any(
+                owner == name and len(other) > len(parts) and other[-len(parts) :] == parts
+                for other, owner in names.items()
+            )
+        }
+        self._catalogs: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._places = {_place(table.location): table.name for table in tables}
         self._places |= {_place(location): name for location, name in places.items()}
         self._types = {
@@ -404,8 +424,20 @@ class _Collected:
             read_bytes=None if whole is None else whole // times,
             passed=None,
         )
-        name = None if found is None else self._names[found]
+        name = None if found is None else self._table_named(found, read.name)
         self._count(name, ".".join(read.name), asked, read.filters, statement.started_ms)
+
+    def _table_named(self, known: tuple[str, ...], full: tuple[str, ...]) -> str | None:
+        """Return the table of a known name, or None if several catalogs in the logs have it."""
+        name = self._names[known]
+        catalog = full[: -len(known)]
+        first = self._catalogs.setdefault(known, catalog) if catalog else catalog
+        if first != catalog:
+            self.ambiguous.add(name)
+            dropped = self._workloads.pop(name, None)
+            if dropped is not None:
+                self._add_other(".".join((*first, *known)), dropped.read_bytes, scans=dropped.scans)
+        return None if name in self.ambiguous else name
 
     def _count(
         self,
@@ -465,14 +497,14 @@ class _Collected:
             )
         return self._workloads[name]
 
-    def _add_other(self, path: str | None, size_bytes: int | None) -> None:
+    def _add_other(self, path: str | None, size_bytes: int | None, *, scans: int = 1) -> None:
         # Values of partitions may be personal, and a path may have a password.
         shown = "" if path is None else _WITH_PASSWORD.sub("", _PARTITION.sub("", path))
         shown = one_line(shown[:_LONGEST_PATH])
         if shown not in self._others and len(self._others) >= _MOST_OTHERS:
             shown = ""
-        scans, read_bytes = self._others.get(shown, (0, 0))
-        self._others[shown] = (scans + 1, read_bytes + (size_bytes or 0))
+        before, read_bytes = self._others.get(shown, (0, 0))
+        self._others[shown] = (before + scans, read_bytes + (size_bytes or 0))
 
 
 def _place(location: str) -> str:
@@ -495,22 +527,31 @@ class _Change:
         # A link may lead to another file of the project.
         self.path = str((root / table.file).resolve().relative_to(root.resolve()))
         self.before = ConfinedFolder(root).read(self.path).decode("utf-8-sig")
-        shapes = workload.shapes
-        ranked = sorted(shapes, key=lambda shape: (-shapes[shape].read_bytes, -shapes[shape].runs, shape))
-        self._chosen, self._rare = ranked[:most], ranked[most:]
-        self._declared: dict[str, int] = {}
+        self._declared: dict[str, list[int]] = {}
         for number, query in enumerate(table.spec.extra.queries):
-            self._declared.setdefault(shape_of_text(query.where), number)
+            shape = shape_of_text(query.where, without=workload.columns.are_personal)
+            self._declared.setdefault(shape, []).append(number)
+        shapes = workload.shapes
+        self._several = [shape for shape in shapes if len(self._declared.get(shape, ())) > 1]
+        ranked = sorted(
+            shapes.keys() - {*self._several},
+            key=lambda shape: (-shapes[shape].read_bytes, -shapes[shape].runs, shape),
+        )
+        self._chosen, self._rare = ranked[:most], ranked[most:]
         self.queries = tuple(self._queries())
-        self.after = self._edited(self.before)
+        self._problem: Text | None = None
+        try:
+            self.after = self._edited(self.before)
+        except NotEditableError as error:
+            self.after, self._problem = self.before, error.message
 
     def result(self) -> LearnedTable:
         """Return the report."""
         workload = self._workload
-        seen = {query.name for query in self.queries}
-        rare = {(shape, LeftOut.RARE): workload.shapes[shape] for shape in self._rare}
+        others = {(shape, LeftOut.RARE): workload.shapes[shape] for shape in self._rare}
+        others |= {(shape, LeftOut.SEVERAL): workload.shapes[shape] for shape in self._several}
         unproposed = sorted(
-            {**workload.left_out, **rare}.items(),
+            {**workload.left_out, **others}.items(),
             key=lambda item: (-item[1].read_bytes, -item[1].runs, item[0]),
         )
         return LearnedTable(
@@ -519,7 +560,8 @@ class _Change:
             scans=workload.scans,
             read_bytes=workload.read_bytes,
             unsized_scans=workload.unsized_scans,
-            covered_bytes=sum(query.read_bytes for query in self.queries),
+            covered_bytes=sum(query.read_bytes for query in self.queries)
+            + sum(workload.shapes[shape].read_bytes for shape in self._several),
             unconditional_scans=workload.unconditional_scans,
             unconditional_bytes=workload.unconditional_bytes,
             queries=self.queries,
@@ -527,9 +569,23 @@ class _Change:
                 UnproposedShape(shape=shape, reason=reason, runs=found.runs, read_bytes=found.read_bytes)
                 for (shape, reason), found in unproposed
             ),
-            not_seen=tuple(query.name for query in self._table.spec.extra.queries if query.name not in seen),
+            not_seen=tuple(self._not_seen()),
             diff=self._diff(),
+            problem=self._problem,
         )
+
+    def _not_seen(self) -> Iterator[str]:
+        """Yield the declared queries whose shape is in no log; none if too many shapes were asked."""
+        workload = self._workload
+        if any(reason is LeftOut.MANY for _, reason in workload.left_out):
+            return
+        left_out = {shape.lower() for shape, _ in workload.left_out}
+        for shape, numbers in self._declared.items():
+            for number in numbers:
+                query = self._table.spec.extra.queries[number]
+                whole = shape_of_text(query.where)
+                if whole and shape not in workload.shapes and whole.lower() not in left_out:
+                    yield query.name
 
     def _queries(self) -> Iterator[LearnedQuery]:
         declared = self._table.spec.extra.queries
@@ -539,14 +595,15 @@ class _Change:
         for text in self._chosen:
             shape = self._workload.shapes[text]
             weight = _rounded(100 * shape.runs / total)
-            number = self._declared.get(text)
-            if number is None:
+            numbers = self._declared.get(text)
+            if numbers is None:
                 name = _free_name(_columns_of(shape.example), taken)
                 taken.add(name)
                 change, where = QueryChange.NEW, shape.example
             else:
-                name, where = declared[number].name, masked_sql(declared[number].where, personal)
-                change = QueryChange.NONE if declared[number].weight == weight else QueryChange.WEIGHT
+                found = declared[numbers[0]]
+                name, where = found.name, masked_sql(found.where, personal)
+                change = QueryChange.NONE if found.weight == weight else QueryChange.WEIGHT
             yield LearnedQuery(
                 name=name,
                 change=change,
@@ -567,7 +624,7 @@ class _Change:
         entries = [dict(entry) for entry in root.value.get("queries", ())]
         for query in self.queries:
             if query.change is QueryChange.WEIGHT:
-                entries[self._declared[query.shape]]["weight"] = query.weight
+                entries[self._declared[query.shape][0]]["weight"] = query.weight
             elif query.change is QueryChange.NEW:
                 entries.append({"name": query.name, "where": query.where, "weight": query.weight})
                 if query.runs_per_day:
@@ -578,6 +635,8 @@ class _Change:
 
     def _diff(self) -> tuple[str, ...]:
         """Return the difference of the file without its context; personal values in it are masked."""
+        if self.after == self.before:
+            return ()
         lines = difflib.unified_diff(
             self._masked(self.before).splitlines(),
             self._masked(self.after).splitlines(),

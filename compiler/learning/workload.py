@@ -43,6 +43,7 @@ class LeftOut(StrEnum):
     UNWRITABLE = "a spec cannot have it"
     MANY = "the table has more than 1,000 shapes"
     RARE = "others are read more"
+    SEVERAL = "several declared queries have this shape, so their weights stay"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
+from parquetry.message import in_full
 from parquetry.runtime.spec.codec import to_json_value
 
 if TYPE_CHECKING:  # the command loads its own
@@ -44,6 +45,8 @@ class LearnView:
             yield f"Next: {self.typed_options.into('parquetry', 'plan')}"
         elif any(table.diff for table in outcome.tables):
             yield "Nothing was written. With --write, the command changes the files."
+        elif any(table.problem for table in outcome.tables):
+            yield "nothing was written"
         elif outcome.tables:
             yield paint.good("the files declare what the logs ask")
         else:
@@ -66,6 +69,13 @@ def _counts(outcome: Learned, paint: Paint) -> Iterator[str]:
     if outcome.events_not_understood:
         number = count(outcome.events_not_understood, "line")
         yield f"  {paint.warn('not understood')}  {number} of the logs"
+    if outcome.failed:
+        yield f"  {paint.warn('not counted')}  {count(outcome.failed, 'statement')} that failed"
+    for name in outcome.ambiguous:
+        yield (
+            f"  {paint.warn('not counted')}  {name}: several catalogs in the logs have its name; say which "
+            f"with --at {name}=CATALOG.SCHEMA.TABLE"
+        )
     for file in outcome.broken_off[:_SHOWN]:
         yield f"  {paint.warn('broken off')}  {file}: read up to there"
     for log in outcome.without_events[:_SHOWN]:
@@ -79,6 +89,8 @@ def _table(table: LearnedTable, paint: Paint) -> Iterator[str]:
     )
     if table.unsized_scans:
         yield f"  the size of {count(table.unsized_scans, 'scan')} is not known"
+    if table.problem:
+        yield f"  {paint.warn('not changed')}  {in_full(table.problem)}"
     for query in table.queries:
         yield from _query(query, table)
     if table.unconditional_scans:

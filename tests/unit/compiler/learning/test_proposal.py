@@ -177,7 +177,7 @@ def test_values_of_personal_columns_stay_in_the_log(folder):
     table = asked.learned(write=True).tables[0]
     assert [(query.where, query.masked) for query in table.queries] == [("items = 5", ("city",))]
     assert [(each.shape, each.reason.name) for each in table.unproposed] == [("city = ?", "PERSONAL")]
-    assert table.not_seen == ("home",)
+    assert table.not_seen == ()
     assert (folder.root / "tables/orders.yml").read_text() == before.replace(
         "  weight: 3\n", "  weight: 3\n- {name: by_items, where: items = 5, weight: 100}\n"
     )
@@ -228,6 +228,66 @@ def test_only_what_reads_most_is_proposed(folder):
     assert [(each.shape, each.reason.name, each.read_bytes) for each in table.unproposed] == [
         ("items = ?", "RARE", 5)
     ]
+
+
+def test_queries_of_one_shape_keep_their_weights(folder):
+    folder.orders(
+        queries=[
+            {"name": "five", "where": "items = 5", "weight": 10},
+            {"name": "six", "where": "items = 6", "weight": 3},
+        ]
+    )
+    asked = Asked(folder)
+    asked("(items#3 = 6)", times=9)
+    asked("(amount#2 = 5.0)", times=1)
+    table = asked.learned(write=True).tables[0]
+    assert [(query.name, query.weight) for query in table.queries] == [("by_amount", 10)]
+    assert [(each.shape, each.reason.name, each.runs) for each in table.unproposed] == [
+        ("items = ?", "SEVERAL", 9)
+    ]
+    assert (table.not_seen, table.covered_bytes) == ((), 10_000)
+    assert [query["weight"] for query in spec_of(folder)["queries"]] == [10, 3, 10]
+
+
+def test_a_declared_query_that_is_left_out_is_in_a_log(folder):
+    columns = [{**column, "pii": column["name"] == "city"} for column in ORDERS["columns"]]
+    folder.orders(
+        columns=columns,
+        partition_by=None,
+        queries=[
+            {"name": "rare", "where": "items = 5"},
+            {"name": "long", "where": "revision in (1, 2)"},
+            {"name": "home", "where": "amount = 5.0D and city = 'x'"},
+            {"name": "function", "where": "upper(city) = 'X'"},
+            {"name": "nobody", "where": "items > 5"},
+        ],
+    )
+    asked = Asked(folder)
+    asked("(items#3 = 5)", size=5)
+    asked("(amount#2 = 5.0), (city#1 = y)", size=7)
+    asked(f"revision#4L IN ({','.join(map(str, range(1000)))})")
+    table = asked.learned(most=1).tables[0]
+    assert [(query.name, str(query.change)) for query in table.queries] == [("home", "weight")]
+    assert table.not_seen == ("nobody",)
+
+
+def test_a_file_that_cannot_be_changed_is_said_to_be(folder):
+    text = yaml.safe_dump(ORDERS, sort_keys=False) + (
+        "queries:\n  - {name: a, where: items = 1, weight: &w 5}\n  - {name: b, where: amount = 1D, weight: *w}\n"
+    )
+    (folder.root / "tables/orders.yml").write_text(text)
+    asked = Asked(folder)
+    asked("(items#3 = 5)")
+    learned = asked.learned(write=True)
+    (table,) = learned.tables
+    assert "anchors" in str(table.problem)
+    assert (table.diff, learned.written) == ((), ())
+    assert (folder.root / "tables/orders.yml").read_text() == text
+    shown = CliRunner().invoke(
+        command_line, ["learn", str(folder.root.parent / "logs"), "-p", str(folder.root)]
+    )
+    assert "not changed" in shown.output
+    assert "nothing was written" in shown.output
 
 
 def test_bounds(folder, monkeypatch):

@@ -119,15 +119,21 @@ def folder(tmp_path):
     return ProjectFolder.create(tmp_path / "shop")
 
 
-def learned(folder, content, kind, *, write=False):
+def learned(folder, content, kind, *, write=False, places=("shop.orders",)):
     file = folder.root.parent / "history.json"
     file.write_text(content)
 
     def opened():
         return open_workspace(folder.root, target=None, variables={}, environment={})
 
-    places = {"shop.orders": "orders"}
-    return learn(opened(), [file], places=places, most=20, kind=kind, write=opened if write else None)
+    return learn(
+        opened(),
+        [file],
+        places=dict.fromkeys(places, "orders"),
+        most=20,
+        kind=kind,
+        write=opened if write else None,
+    )
 
 
 def test_queries_are_learned_from_trino(folder):
@@ -150,6 +156,22 @@ def test_queries_are_learned_from_trino(folder):
     assert {other.location for other in found.others} == {"lake.other.orders", "lake.shop.elsewhere"}
     queries = yaml.safe_load((folder.root / "tables/orders.yml").read_text())["queries"]
     assert [query["weight"] for query in queries] == [75, 25]
+
+
+def test_a_name_that_two_catalogs_have_is_no_table(folder):
+    sqls = [f"select * from {catalog}.shop.orders where items = 5" for catalog in ("lake", "old", "lake")]
+    content = "\n".join(json.dumps(trino(sql, inputs=False)) for sql in (*sqls, sqls[0]))
+    content += "\n" + json.dumps(trino(sqls[0]) | {"failureInfo": {}})
+    found = learned(folder, content, LogKind.TRINO)
+    assert (found.tables, found.ambiguous, found.scans, found.failed) == ((), ("orders",), 4, 1)
+    assert [(other.location, other.scans, other.read_bytes) for other in found.others] == [
+        ("lake.shop.orders", 3, 300),
+        ("old.shop.orders", 1, 100),
+    ]
+    for places in (["lake.shop.orders"], ["shop.orders", "lake.shop.orders"]):
+        found = learned(folder, content, LogKind.TRINO, places=places)
+        assert (found.tables[0].scans, found.ambiguous) == (3, ())
+        assert [(other.location, other.scans) for other in found.others] == [("old.shop.orders", 1)]
 
 
 def test_queries_are_learned_from_athena_and_dbt(folder):
