@@ -70,12 +70,12 @@ def with_version(text: str, version: int, *, file: str) -> str:
 
 
 def with_values(text: str, values: Mapping[Path, str], *, file: str) -> str:
-    """Return the text with the values at these paths replaced by other texts."""
+    """Return the text with the values at these paths replaced by other texts; aliases share one value."""
     root = parse_text(SourceText(path=file, text=text)).root
     assert root is not None, "the file is valid"
-    places = sorted(values, key=lambda path: root.at(path).span.start, reverse=True)
-    for path in places:
-        text = _replaced(text, root.at(path), values[path])
+    places = {root.at(path).span.start: path for path in values}
+    for start in sorted(places, reverse=True):
+        text = _replaced(text, root.at(places[start]), values[places[start]])
     return text
 
 

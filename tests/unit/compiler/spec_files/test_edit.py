@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.compiler.spec_files.edit import NotEditableError, with_document
+from parquetry.compiler.spec_files.edit import NotEditableError, with_document, with_values
 
 TEXT = """\
 # the head
@@ -159,3 +159,9 @@ def test_the_values_are_those_wanted(before, wanted, style):
     except NotEditableError:
         return
     assert yaml.safe_load(new) == wanted or "\x85" in repr(wanted)
+
+
+def test_a_value_with_an_alias_is_replaced_once():
+    text = "a:\n- {where: &w long}\n- {where: *w}\nb: 1\n"
+    masked = {("a", number, "where"): "'?'" for number in (0, 1)}
+    assert with_values(text, masked, file="t.yml") == "a:\n- {where: '?'}\n- {where: *w}\nb: 1\n"
