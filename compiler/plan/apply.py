@@ -28,7 +28,7 @@ from parquetry.errors import ParquetryError
 from parquetry.message import Message, joined, phrase
 from parquetry.runtime.allowed import NOTHING_ALLOWED
 from parquetry.runtime.apply.table_change import ChangeResult, TableChange, apply_change
-from parquetry.runtime.catalog.sync import SyncResult
+from parquetry.runtime.catalog.sync import SyncPreview, SyncResult
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.main import JobResult, execute
 from parquetry.runtime.spec.codec import Brief, digest_of
@@ -290,21 +290,24 @@ def _apply(
         return ActionResult(action=action, error=error)
     result = ActionResult(action=action, applied=applied)
     if Step.SYNC in action.steps:
-        result = _sync(result, workspace)
+        result = _sync(result, workspace, approved=(plan.evidence.catalogs or {}).get(action.table))
     if Step.REWRITE not in action.steps:
         return result
     return _rewrite(result, plan, workspace, launch, spent_bytes=spent_bytes)
 
 
-def _sync(result: ActionResult, workspace: Workspace) -> ActionResult:
-    """Bring the entry of the applied table in its catalog to its state; a failure is the result's error."""
+def _sync(result: ActionResult, workspace: Workspace, *, approved: SyncPreview | None) -> ActionResult:
+    """Bring the entry of the applied table in its catalog to its state; a failure is the result's error.
+
+    ``approved`` is what the plan shows of the entry, None if it could not read it.
+    """
     action = result.action
     try:
         catalog = workspace.catalog(action.spec)
         if catalog is None:
             return result
         handle = open_table(workspace.store_at(action.location, action.spec.allowed))
-        synced = sync_entry(handle, catalog, restores=True)
+        synced = sync_entry(handle, catalog, restores=True, approved=approved)
     except ParquetryError as error:
         return replace(result, error=error)
     return replace(result, synced=synced)

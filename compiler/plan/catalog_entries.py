@@ -14,7 +14,7 @@ from parquetry.compiler.workspace.opened import Workspace
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.table_change import columns_after
-from parquetry.runtime.catalog.entry import CatalogTable, EntryDifference, differences, shown_differences
+from parquetry.runtime.catalog.entry import CatalogTable, EntryDifference, shown_differences
 from parquetry.runtime.catalog.model import Catalog
 from parquetry.runtime.catalog.sync import (
     SyncPreview,
@@ -98,15 +98,13 @@ def read_entry(
 
 def preview_of(
     found: ReadEntry, declared: TableSpec, observation: Observation | None, action: TableAction | None
-) -> SyncPreview | ParquetryError | None:
-    """Return what a sync after an action changes in the definition of an entry, or None if nothing.
+) -> SyncPreview | ParquetryError:
+    """Return what a sync after an action changes in the definition of an entry.
 
     ``action`` is None for a table that the plan leaves as it is. An error tells why that is not known.
     """
     try:
         wanted = _entry_after(found, declared, observation, action)
-        if found.stored is not None and not differences(found.stored, wanted):
-            return None
         handle = None if observation is None else handle_of(observation)
         return _preview(found, wanted, handle)
     except ParquetryError as error:

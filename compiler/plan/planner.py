@@ -332,8 +332,9 @@ def _with_entry(
         unread=sync if isinstance(sync, ParquetryError) else None,
     )
     before = None if observation is None else observation.spec
-    if planned.sync is None and (action is None or not changes_entry(before, table.spec)):
-        return planned
+    changes = planned.sync is not None and not planned.sync.is_empty
+    if not changes and (action is None or not changes_entry(before, table.spec)):
+        return replace(planned, sync=None)
     action = with_sync(workspace, table, observation, action)
     return replace(planned, outcome=live.cleared(table.name, action))
 

@@ -14,7 +14,7 @@ from parquetry.compiler.workspace.opened import Workspace
 from parquetry.message import command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.catalog.model import Catalog
-from parquetry.runtime.catalog.sync import SyncResult, sync
+from parquetry.runtime.catalog.sync import SyncPreview, SyncResult, sync
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.handle import TableHandle
 
@@ -63,10 +63,17 @@ def sync_table(
     return None if catalog is None else sync_entry(handle, catalog, restores=restores, drops=drops)
 
 
-def sync_entry(handle: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = False) -> SyncResult:
+def sync_entry(
+    handle: TableHandle,
+    catalog: Catalog,
+    *,
+    restores: bool,
+    drops: bool = False,
+    approved: SyncPreview | None = None,
+) -> SyncResult:
     """Bring an entry to the newest state of its table. Failures and the result have no personal values."""
     with handle.failures_masked():
-        return handle.cleared(sync(handle, catalog, restores=restores, drops=drops))
+        return handle.cleared(sync(handle, catalog, restores=restores, drops=drops, approved=approved))
 
 
 def _entry(spec: TableSpec) -> tuple[str | None, str | None, str]:

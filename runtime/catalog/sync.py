@@ -20,6 +20,7 @@ from parquetry.runtime.catalog.entry import (
     CatalogTable,
     EntryDifference,
     catalog_table,
+    definition_digest,
     differences,
     is_below,
     merged,
@@ -28,7 +29,7 @@ from parquetry.runtime.catalog.entry import (
     shown_differences,
 )
 from parquetry.runtime.catalog.model import Catalog, KeyValues
-from parquetry.runtime.errors import CatalogError, UnsupportedTableError
+from parquetry.runtime.errors import CatalogError, StalePlanError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
@@ -68,7 +69,11 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncPreview:
-    """The changes that a sync would make, read without writing. ``columns`` counts those of the new entry."""
+    """The changes that a sync would make, read without writing.
+
+    ``columns`` counts those of the new entry. ``definition`` is the digest of the definition that was read,
+    None if there is no entry.
+    """
 
     place: str
     created: bool
@@ -76,9 +81,22 @@ class SyncPreview:
     changes: tuple[EntryDifference, ...] = ()
     partitions_added: int = 0
     partitions_updated: int = 0
+    definition: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if a sync would leave the definition as it is."""
+        return not self.created and not self.changes
 
 
-def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = False) -> SyncResult:
+def sync(
+    table: TableHandle,
+    catalog: Catalog,
+    *,
+    restores: bool,
+    drops: bool = False,
+    approved: SyncPreview | None = None,
+) -> SyncResult:
     """Bring the entry of a table in a catalog to the newest state of the table.
 
     Args:
@@ -87,15 +105,19 @@ def sync(table: TableHandle, catalog: Catalog, *, restores: bool, drops: bool = 
         restores: Whether a missing entry is created, and a definition that others wrote or changed is
             replaced by that of the table. If False, the definition stays, and the result has a warning.
         drops: Whether partitions without files are removed from the catalog, if they lie in the table.
+        approved: What a reviewer saw of the entry. None if nobody did.
 
     Raises:
         CatalogError: If the catalog fails, if another table or another format has the name, or if there is
             no entry and ``restores`` is False.
+        StalePlanError: If another program changed or removed the entry since it was approved.
         UnsupportedTableError: If the path of a partition does not have a value for each key.
     """
     stored, timeline = catalog.table(), table.timeline()
     wanted = entry_of(table, catalog, commented_columns(table, timeline, table.spec))
     result = SyncResult(place=catalog.place, instant=timeline.last_before_pending())
+    if approved is not None:
+        _check_approved(catalog, stored, approved)
     if stored is None and not restores:
         raise CatalogError(
             "{place}: the table is not in the catalog, which is left so; {command} registers it",
@@ -158,6 +180,7 @@ def preview(
         created=stored is None,
         columns=len(wanted.columns) + len(wanted.partition_keys),
         changes=changes,
+        definition=_digest(stored),
     )
     if table is None or (stored is not None and not changes):
         return found
@@ -172,6 +195,20 @@ def preview(
         drops=False,
     )
     return replace(found, partitions_added=len(work.missing), partitions_updated=len(work.differing))
+
+
+def _check_approved(catalog: Catalog, stored: CatalogTable | None, approved: SyncPreview) -> None:
+    """Raise StalePlanError if another program changed or removed an entry since it was approved."""
+    is_of_others = stored is None or stored.has_definition_of_others
+    if is_of_others and _digest(stored) != approved.definition:
+        raise StalePlanError(
+            "{place}: another program changed the entry in the catalog after the plan; plan again",
+            place=catalog.place,
+        )
+
+
+def _digest(stored: CatalogTable | None) -> str | None:
+    return None if stored is None else definition_digest(stored)
 
 
 def _without_changes(result: SyncResult) -> SyncResult:

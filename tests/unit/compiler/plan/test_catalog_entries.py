@@ -33,7 +33,7 @@ from parquetry.compiler.workspace.catalogs import sync_table
 from parquetry.message import in_full
 from parquetry.runtime.catalog.glue import READ_ONLY_FIELDS
 from parquetry.runtime.catalog.sync import sync
-from parquetry.runtime.errors import PartialFailureError
+from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.main import execute
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import APPLIED_FOLDER
@@ -226,6 +226,53 @@ def test_rows_that_arrive_do_not_change_the_plan(registered) -> None:
     assert registered.plan().plan_id == before
 
 
+def add_column(entry: dict) -> None:
+    entry["StorageDescriptor"]["Columns"].append({"Name": "x", "Type": "int"})
+
+
+@pytest.mark.parametrize("planned", [PRICE, None])
+def test_a_change_of_others_that_no_plan_showed_is_left(registered, planned) -> None:
+    if planned is None:
+        registered.change(add_column)
+    else:
+        registered.declare(planned)
+    plan = registered.plan()
+    registered.change(change_type)
+    before = registered.glue.table()
+    done = apply_plan(decode(encode(plan), name="plan.json"), registered.folder.workspace())
+    (result,) = done.results
+    assert isinstance(result.error, StalePlanError)
+    assert "changed the entry in the catalog after the plan; plan again" in result.error.message.in_full()
+    assert registered.glue.table() == before
+    assert "columns.v: string -> bigint" in shown(registered.plan())[0]
+    assert registered.apply().failure is None
+
+
+def test_an_entry_that_others_removed_or_created_after_the_plan_is_left(shop) -> None:
+    new = shop.plan()
+    assert apply_plan(new, shop.folder.workspace()).failure is None
+    theirs = shop.glue.client.get_table(DatabaseName=shop.database, Name="events")["Table"]
+    shop.declare(PRICE)
+    plan = shop.plan()
+    shop.glue.client.delete_table(DatabaseName=shop.database, Name="events")
+    assert isinstance(apply_plan(plan, shop.folder.workspace()).results[0].error, StalePlanError)
+    assert shop.glue.table() is None
+    plan = shop.plan()
+    assert plan.evidence.catalogs["events"].definition is None
+    entry = {key: value for key, value in theirs.items() if key not in READ_ONLY_FIELDS}
+    del entry["Parameters"]["parquetry.definition"]
+    shop.glue.client.create_table(DatabaseName=shop.database, TableInput=entry)
+    assert isinstance(apply_plan(plan, shop.folder.workspace()).results[0].error, StalePlanError)
+
+
+def test_what_parquetry_registered_after_the_plan_does_not_make_it_stale(registered) -> None:
+    registered.declare(PRICE)
+    plan = registered.plan()
+    registered.write("c")
+    sync(open_table(registered.store), registered.glue, restores=True)
+    assert apply_plan(plan, registered.folder.workspace()).failure is None
+
+
 def test_a_change_that_no_catalog_shows_has_no_sync(registered) -> None:
     registered.declare(sizing={"max_file_size": "64MiB", "small_file_limit": "1MiB"})
     assert steps(registered.plan()) == ["record"]
@@ -249,7 +296,7 @@ def test_a_column_that_somebody_changed_is_drift_that_apply_restores(registered)
 
 
 def test_a_column_that_somebody_added_is_drift(registered) -> None:
-    registered.change(lambda e: e["StorageDescriptor"]["Columns"].append({"Name": "x", "Type": "int"}))
+    registered.change(add_column)
     assert registered.drift() == [("DR502", "catalog.columns.x", None, "int")]
 
 
