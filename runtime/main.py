@@ -63,6 +63,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import check_owned, read_identity
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.properties import PROPERTIES_PATH
+from parquetry.runtime.timeline.last_clustering import record_begun
 from parquetry.runtime.timeline.sidecars import REPORTS_FOLDER
 from parquetry.runtime.timing import DEFAULT_TIMING
 from parquetry.runtime.write.partition_retention import delete_expired_partitions
@@ -294,7 +295,10 @@ def _services(job: JobPlan, store: ObjectStore) -> JobResult:
 
 
 def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], SparkSession]) -> JobResult:
-    """Cluster due files. Spark starts only if there are some and the budget allows it."""
+    """Cluster due files. Spark starts only if there are some and the budget allows it.
+
+    It is recorded before that this begins, so that a job that dies counts as well.
+    """
     handle = open_table(store, owner=job.owner)
     budget = RunBudget(
         limit_bytes=job.budget_bytes, spent_bytes=job.spent_bytes or 0, is_strict=bool(job.is_strict)
@@ -306,6 +310,7 @@ def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], Spar
             None if reason is None else ClusteringResult(excluded_files=len(due.excluded), warnings=(reason,))
         )
         return JobResult(table=job.table, job=job.name, clustering=left)
+    record_begun(store)
     spark = session(job)
     from parquetry.runtime.spark.cluster import cluster  # noqa: PLC0415  # see start_spark
 

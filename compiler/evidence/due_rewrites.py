@@ -27,6 +27,7 @@ def due_rewrite(
         priority=operations.priority(table.tags),
         delay_seconds=max(at_ms - waits_ms, 0) / 1000,
         since_clustering_seconds=None if since_ms is None else (at_ms - since_ms) / 1000,
+        has_failed=debt.has_failed,
         bytes_per_second=debt.bytes_per_second,
     )
 

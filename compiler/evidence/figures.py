@@ -34,7 +34,6 @@ from parquetry.runtime.clustering.plan.due import commits_until_due
 from parquetry.runtime.clustering.plan.history import completed_clusterings, throughput
 from parquetry.runtime.clustering.plan.survey import (
     commits_since_clustering,
-    last_clustering,
     survey_under,
 )
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StaleTimelineError
@@ -59,6 +58,7 @@ from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import parse_instant_ms
+from parquetry.runtime.timeline.last_clustering import last_begun_ms, last_clustering
 
 BUCKETS: Final = 11
 """The number of size classes: ten tenths of the maximum file size, and a last class for larger files."""
@@ -82,8 +82,9 @@ class MeasuredDebt:
 
     ``clustered`` is the instant of the table's last clustering, empty if there is none. ``commits`` is the
     number of writes since then. ``gain_bytes`` are the bytes a day that queries no longer read once the debt
-    is paid, as far as they were requested. ``waits_since_ms`` is the time of the oldest due file or of the
-    last clustering, whichever is later, and None if nothing is due or it is not known.
+    is paid, as far as they were requested. ``waits_since_ms`` is the time of the oldest due file, of the last
+    clustering, or at which a job last began one, whichever is latest, and None if nothing is due or it is not
+    known. ``has_failed`` is True if what began last did not complete.
     """
 
     figures: DueFigures
@@ -94,6 +95,7 @@ class MeasuredDebt:
     gain_bytes: float = 0
     clustered_ms: int | None = None
     waits_since_ms: int | None = None
+    has_failed: bool = False
     bytes_per_second: float | None = None
 
     @property
@@ -326,15 +328,19 @@ def measured_debt(
     )
     clustered = last_clustering(view.timeline) if due.groups else ""
     oldest = min((file.instant for group in clustering.groups for file in group.files), default="")
-    times_ms = [instant_ms(handle, instant) for instant in (oldest, clustered)]
+    oldest_ms, clustered_ms = (instant_ms(handle, instant) for instant in (oldest, clustered))
+    begun_ms = last_begun_ms(handle.store) if due.groups else None
     return MeasuredDebt(
         figures=figures,
         groups=due,
         clustered=clustered,
         commits=commits_since_clustering(view.timeline) if due.groups else 0,
         spec=spec,
-        clustered_ms=times_ms[1],
-        waits_since_ms=max((each for each in times_ms if each is not None), default=None),
+        clustered_ms=clustered_ms,
+        waits_since_ms=max(
+            (each for each in (oldest_ms, clustered_ms, begun_ms) if each is not None), default=None
+        ),
+        has_failed=begun_ms is not None and (clustered_ms is None or clustered_ms < begun_ms),
         bytes_per_second=rate or None,
     )
 

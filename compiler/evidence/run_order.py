@@ -53,8 +53,10 @@ class DueRewrite:
         max_groups: The most groups that one run rewrites.
         gain_bytes: The bytes a day that declared queries no longer read once all groups are rewritten.
         priority: The factor of the gain.
-        delay_seconds: The time since the oldest due file or the last clustering, whichever is later.
+        delay_seconds: The time since the oldest due file, the last clustering, or the last time that one
+            began, whichever is latest.
         since_clustering_seconds: The time since the last clustering, None if there is none.
+        has_failed: True if the clustering that began last did not complete.
         bytes_per_second: The throughput that was measured on the table, None if there is none.
     """
 
@@ -65,6 +67,7 @@ class DueRewrite:
     priority: float = 1
     delay_seconds: float = 0
     since_clustering_seconds: float | None = None
+    has_failed: bool = False
     bytes_per_second: float | None = None
 
     @property
@@ -144,7 +147,7 @@ def rank_rewrites(due: Sequence[DueRewrite], limits: RunLimits) -> tuple[RankedR
     """Return the tables in the order in which a run rewrites them, with what it takes of each.
 
     Tables that have waited for ``max_delay_seconds`` come first, the longest wait before the others. The
-    others follow by their gain for each rewritten byte. A group is taken if it fits into the bytes and the
+    others follow by their gain for each rewritten byte, and last those whose last clustering failed. A group is taken if it fits into the bytes and the
     time that are left. The first group of a run is taken even if it is larger, so that no group waits
     forever. So a run exceeds its limits by one group at most.
     """
@@ -186,9 +189,10 @@ def _is_overdue(one: DueRewrite, limits: RunLimits) -> bool:
     return one.delay_seconds >= limits.max_delay_seconds
 
 
-def _rank(one: DueRewrite, limits: RunLimits) -> tuple[bool, float, float, str]:
-    overdue = _is_overdue(one, limits)
-    return not overdue, 0 if overdue else -one.gain_per_byte, -one.delay_seconds, one.table
+def _rank(one: DueRewrite, limits: RunLimits) -> tuple[bool, bool, float, float, str]:
+    if _is_overdue(one, limits):
+        return False, False, 0, -one.delay_seconds, one.table
+    return True, one.has_failed, -one.gain_per_byte, -one.delay_seconds, one.table
 
 
 def _rate(one: DueRewrite, usual: float | None) -> tuple[float, RateBasis]:

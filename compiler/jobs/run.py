@@ -42,7 +42,6 @@ from parquetry.project.model.operations import Operations
 from parquetry.project.model.resolved import Target
 from parquetry.runtime.clustering.plan.due import is_clustering_due, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
-from parquetry.runtime.clustering.plan.survey import last_clustering
 from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.errors import CatalogError, InvalidDataError, PartialFailureError
 from parquetry.runtime.interruption import Interruption, is_interrupted
@@ -56,6 +55,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.signing import check_signed
+from parquetry.runtime.timeline.last_clustering import last_clustering
 from parquetry.runtime.timeline.rereading import retry_stale
 
 _Result = TypeVar("_Result")

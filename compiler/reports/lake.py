@@ -35,7 +35,6 @@ from parquetry.runtime.clustering.plan.history import (
     completed_clusterings,
     forecast_error,
 )
-from parquetry.runtime.clustering.plan.survey import last_clustering
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.errors import (
     CorruptTableError,
@@ -60,6 +59,7 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, State
+from parquetry.runtime.timeline.last_clustering import last_clustering
 from parquetry.runtime.timeline.rereading import retry_stale
 
 PERCENTILES: Final = (0, 25, 50, 75, 90, 100)

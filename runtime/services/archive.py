@@ -32,6 +32,7 @@ from parquetry.runtime.table.file_names import BaseFileName, instant_of_file
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
+from parquetry.runtime.timeline.last_clustering import keep_last_clustering
 from parquetry.runtime.timeline.layout import DAY_MS
 from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER
 from parquetry.runtime.timeline.versions import FileGroupId
@@ -75,6 +76,7 @@ def archive(
                 timeline, files, policy, zone=zone, now_ms=store.now_ms(), lost=lost
             )
             if archivable:
+                keep_last_clustering(timeline, archivable)
                 store.delete_all(stale_ledger_entries(entries, timeline))
                 timeline.layout.archive(store, timeline.files, archivable)
                 if lock.is_held():

@@ -30,6 +30,12 @@ METADATA_DROP_PATH: Final = f"{SIDECAR_FOLDER}/dropping_metadata_table"
 """Exists while the metadata table is being dropped. After a crash, the next apply or clean finishes that."""
 
 CLUSTERING_CHECK_PATH: Final = f"{SIDECAR_FOLDER}/clustering_check.json"
+CLUSTERING_BEGUN_PATH: Final = f"{SIDECAR_FOLDER}/clustering_begun.json"
+"""The time at which a job last began to cluster the table. It is written before anything is rewritten."""
+
+ARCHIVED_CLUSTERING_PATH: Final = f"{SIDECAR_FOLDER}/archived_clustering.json"
+"""The instant of the newest clustering that was archived."""
+
 ABANDONED_FOLDER: Final = f"{SIDECAR_FOLDER}/abandoned"
 """One file for each clustering, named by its instant. It exists as long as the instant is on the timeline."""
 

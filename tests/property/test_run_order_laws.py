@@ -33,6 +33,7 @@ def due_rewrites(draw):
             priority=draw(st.sampled_from([0.5, 1.0, 4.0])),
             delay_seconds=draw(st.floats(0, 20)),
             since_clustering_seconds=draw(OPTIONAL_SECONDS),
+            has_failed=draw(st.booleans()),
             bytes_per_second=draw(st.none() | st.floats(1, 100)),
         )
         for number in range(draw(st.integers(1, 6)))
@@ -97,9 +98,8 @@ def test_overdue_tables_come_first_and_the_others_by_gain(due, limits):
     assert [one.delay_seconds for one in overdue] == sorted(
         (one.delay_seconds for one in overdue), reverse=True
     )
-    assert [one.gain_per_byte for one in others] == sorted(
-        (one.gain_per_byte for one in others), reverse=True
-    )
+    places = [(one.has_failed, -one.gain_per_byte) for one in others]
+    assert places == sorted(places)
 
 
 @given(due_rewrites(), LIMITS)
@@ -140,15 +140,17 @@ NIGHT = 86_400.0
     st.integers(1, 500),
     st.floats(1, 40),
     st.integers(1, 5),
+    st.sets(st.integers(1, 7)),
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=examples(100))
-def test_nothing_starves(sizes, budget, seconds, delay_nights, random):
-    """Every table is served within ``max_delay`` and as many nights as there are tables.
+def test_nothing_starves(sizes, budget, seconds, delay_nights, failing, random):
+    """Every table is begun within ``max_delay`` and as many nights as there are tables.
 
-    The others have new debt of a better gain every night, and each may need more than a night's budget.
+    The others have new debt of a better gain every night, and each may need more than a night's budget. Some
+    of them fail each time, and only after they have used what was left of the night.
     """
-    served = dict.fromkeys(range(len(sizes)), 0)
+    begun = dict.fromkeys(range(len(sizes)), 0)
     for night in range(1, delay_nights + 4 * len(sizes) + 2):
         due = [
             DueRewrite(
@@ -156,8 +158,9 @@ def test_nothing_starves(sizes, budget, seconds, delay_nights, random):
                 groups=tuple((random.randint(1, size), 1) for _ in range(random.randint(1, 4))),
                 max_groups=random.randint(1, 3),
                 gain_bytes=0 if number == 0 else random.choice([1.0, 1e9]),
-                delay_seconds=(night - served[number]) * NIGHT,
-                since_clustering_seconds=(night - served[number]) * NIGHT,
+                delay_seconds=(night - begun[number]) * NIGHT,
+                since_clustering_seconds=None if number in failing else (night - begun[number]) * NIGHT,
+                has_failed=number in failing and bool(begun[number]),
                 bytes_per_second=10.0,
             )
             for number, size in enumerate(sizes)
@@ -170,8 +173,10 @@ def test_nothing_starves(sizes, budget, seconds, delay_nights, random):
         )
         for one in rank_rewrites(due, limits):
             if one.taken_groups:
-                served[int(one.table[1:])] = night
-        assert max(night - last for last in served.values()) <= delay_nights + len(sizes)
+                begun[int(one.table[1:])] = night
+                if int(one.table[1:]) in failing:
+                    break
+        assert max(night - last for last in begun.values()) <= delay_nights + len(sizes)
 
 
 def test_the_first_throughput_is_assumed_and_then_that_of_other_tables():

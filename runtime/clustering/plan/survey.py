@@ -26,7 +26,8 @@ from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
-from parquetry.runtime.timeline.instant import Action, Instant, format_instant
+from parquetry.runtime.timeline.instant import format_instant
+from parquetry.runtime.timeline.last_clustering import is_clustering
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 RUN_KEY: Final = "parquetry.clustering"
@@ -229,22 +230,10 @@ def commits_since_clustering(timeline: Timeline) -> int:
     """Return the number of writes on the active timeline after its newest completed clustering."""
     count = 0
     for write in reversed(timeline.completed_writes):
-        if _is_clustering(timeline, write):
+        if is_clustering(timeline, write):
             break
         count += 1
     return count
-
-
-def last_clustering(timeline: Timeline) -> str:
-    """Return the instant of the newest completed clustering on the active timeline, or "" without one."""
-    times = (write.time for write in reversed(timeline.completed_writes) if _is_clustering(timeline, write))
-    return next(times, "")
-
-
-def _is_clustering(timeline: Timeline, write: Instant) -> bool:
-    if write.action is not Action.REPLACECOMMIT:
-        return False
-    return timeline.commit_metadata(write.time).operation == CLUSTER
 
 
 def _kept_until(table: TableHandle, timeline: Timeline, policy: ClusteringSpec) -> str | None:
@@ -295,7 +284,7 @@ def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]
     A clustering whose time ended does not count, because some of these groups did not begin.
     """
     for write in timeline.completed_writes:
-        if not _is_clustering(timeline, write):
+        if not is_clustering(timeline, write):
             continue
         metadata = timeline.commit_metadata(write.time)
         if not _left_out_count(metadata.extra.get(RUN_KEY, "")):
