@@ -17,7 +17,13 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.tables import table, verdict
-from parquetry.compiler.evidence.run_order import DueRewrite, RankedRewrite, RunLimits, rank_rewrites
+from parquetry.compiler.evidence.run_order import (
+    DueRewrite,
+    RankedRewrite,
+    RunLimits,
+    rank_rewrites,
+    usual_throughput,
+)
 from tools.wrap_markdown import wrapped
 
 HERE = Path(__file__).resolve().parent
@@ -130,6 +136,7 @@ def simulate(
             rewrite_bytes=int(budget_bytes),
             seconds=budget_seconds,
             max_delay_seconds=max_delay_days * DAY,
+            usual_bytes_per_second=usual_throughput(due.values()),
         )
         started = time.process_time()
 

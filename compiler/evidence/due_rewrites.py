@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from parquetry.compiler.evidence.figures import MeasuredDebt
-from parquetry.compiler.evidence.run_order import DueRewrite, RunLimits, RunOrder, rank_rewrites
+from parquetry.compiler.evidence.run_order import (
+    DueRewrite,
+    RunLimits,
+    RunOrder,
+    rank_rewrites,
+    usual_throughput,
+)
 from parquetry.project import ResolvedTable
 from parquetry.project.model.operations import Operations
 from parquetry.project.model.resolved import Target
@@ -76,7 +83,8 @@ def next_order(
         for table in tables
         if table.name in debts
     )
-    ranked = rank_rewrites([one for one in found if one is not None], limits)
+    due = [one for one in found if one is not None]
+    ranked = rank_rewrites(due, replace(limits, usual_bytes_per_second=usual_throughput(due)))
     return RunOrder(
         starts_ms=at_ms, rewrite_bytes=limits.rewrite_bytes, seconds=limits.seconds, tables=ranked
     )

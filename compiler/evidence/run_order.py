@@ -6,7 +6,7 @@ table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
@@ -93,6 +93,7 @@ class RunLimits:
         parallel: The number of tables that are rewritten at the same time.
         cooldown_seconds: The time after a clustering in which a table is not clustered again.
         max_delay_seconds: The delay from which a table comes first, whatever its gain.
+        usual_bytes_per_second: The throughput of tables without a measured one (:func:`usual_throughput`).
     """
 
     rewrite_bytes: int | None = None
@@ -102,6 +103,7 @@ class RunLimits:
     parallel: int = 1
     cooldown_seconds: float = 0
     max_delay_seconds: float = float("inf")
+    usual_bytes_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,20 +145,27 @@ class RankedRewrite:
         return RunBudget(limit_bytes=limit_bytes, spent_bytes=max(limit_bytes - self.taken_bytes, 0))
 
 
+def usual_throughput(due: Iterable[DueRewrite]) -> float | None:
+    """Return the median of the measured throughputs of all tables that are due, None if there is none.
+
+    A run computes it once, so that the tables that it has begun count until its end.
+    """
+    known = [one.bytes_per_second for one in due if one.bytes_per_second]
+    return median(known) if known else None
+
+
 def rank_rewrites(due: Sequence[DueRewrite], limits: RunLimits) -> tuple[RankedRewrite, ...]:
     """Return the tables in the order in which a run rewrites them, with what it takes of each.
 
     Tables that have waited for ``max_delay_seconds`` come first, the longest wait before the others. The
-    others follow by their gain for each rewritten byte, and last those whose last clustering failed. A group is taken if it fits into the bytes and the
-    time that are left. The first group of a run is taken even if it is larger, so that no group waits
-    forever. So a run exceeds its limits by one group at most.
+    others follow by their gain for each rewritten byte, those whose last clustering failed after the rest. A
+    group is taken if it fits into the bytes and the time that are left. The first group of a run is taken
+    even if it is larger, so that no group waits forever. So a run exceeds its limits by one group at most.
     """
-    known = [one.bytes_per_second for one in due if one.bytes_per_second]
-    usual = median(known) if known else None
     budget = RunBudget(limit_bytes=limits.rewrite_bytes, spent_bytes=limits.spent_bytes)
     lanes, ranked = [limits.seconds] * limits.parallel, []
     for one in sorted(due, key=lambda one: _rank(one, limits)):
-        rate, basis = _rate(one, usual)
+        rate, basis = _rate(one, limits.usual_bytes_per_second)
         # The next table starts where the tables before it end first.
         seconds = None if limits.seconds is None else max(each for each in lanes if each is not None)
         taken, reason = _fitting(one, budget, limits, None if seconds is None else seconds * rate)

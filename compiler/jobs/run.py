@@ -19,9 +19,9 @@ from parquetry.compiler.evidence.figures import due_figures
 from parquetry.compiler.evidence.run_order import (
     DueRewrite,
     RankedRewrite,
-    RunLimits,
     RunOrder,
     rank_rewrites,
+    usual_throughput,
 )
 from parquetry.compiler.jobs.declared_rules import check_declared, check_named
 from parquetry.compiler.lineage.emission import Lineage, lineage_of
@@ -494,8 +494,9 @@ def _run_by_operations(
 ) -> RunOrder:
     """Run the services of tables by the target's operations, and return the order of the rewrites.
 
-    Cleans and archives rewrite nothing, so they come first and use no budget. Before each clustering the
-    tables are ranked again, by the bytes and the time that are left.
+    Cleans and archives rewrite nothing, so they come first and use no budget. If they need more than half of
+    what is left of the window, the others follow after the clusterings, as long as the window is open. Before
+    each clustering the tables are ranked again, by the bytes and the time that are left.
 
     Args:
         target: The target.
@@ -509,10 +510,17 @@ def _run_by_operations(
     """
     starts = clock()
     at_start = run_limits(target, operations, at=starts)
+    ends = None if operations.window is None else operations.window.next_span(starts)[1]
+    left = _serve(
+        list(tables) if at_start.is_open else [],
+        tables,
+        run=run,
+        may_serve=may_serve,
+        clock=clock,
+        until=None if ends is None else (starts + ends) / 2,
+    )
     clusterings: dict[str, JobPlan] = {}
     for name, jobs in tables.items():
-        if at_start.is_open and may_serve(name):
-            run(name, [job for job in jobs.services if job.kind is not JobKind.CLUSTER])
         clustering = next((job for job in jobs.services if job.kind is JobKind.CLUSTER), None)
         if clustering is not None and may_serve(name):
             clusterings[name] = clustering
@@ -534,13 +542,16 @@ def _run_by_operations(
             run(name, (found,))
         elif found is not None:
             due[name] = found
+    # The hours of the budget begin here. The window ends when it ends, whatever the time until here.
+    stops = _earliest(None if operations.seconds is None else clock() + operations.seconds, ends)
+    limits = replace(at_start, usual_bytes_per_second=usual_throughput(due.values()))
     begun: list[RankedRewrite] = []
     with _SideBySide(operations.parallel) as tables_at_once:
         while True:
-            seconds = None if at_start.seconds is None else max(starts + at_start.seconds - clock(), 0)
+            seconds = None if stops is None else max(stops - clock(), 0)
             spent_bytes = launch.spent_bytes + sum(one.taken_bytes for one in tables_at_once.running)
             ranked = rank_rewrites(
-                tuple(due.values()), replace(at_start, seconds=seconds, spent_bytes=spent_bytes)
+                tuple(due.values()), replace(limits, seconds=seconds, spent_bytes=spent_bytes)
             )
             chosen = next((one for one in ranked if one.taken_groups), None)
             if chosen is None and not tables_at_once.running:
@@ -551,14 +562,38 @@ def _run_by_operations(
             del due[chosen.table]
             begun.append(chosen)
             launch.taken_bytes[chosen.table] = chosen.taken_bytes
-            job = _limited(clusterings[chosen.table], chosen, at_start, starts=starts)
+            job = _limited(clusterings[chosen.table], chosen, stops=stops)
             tables_at_once.start(chosen, partial(run, chosen.table, (job,)))
+    _serve(left, tables, run=run, may_serve=may_serve, clock=clock, until=ends)
     return RunOrder(
         starts_ms=round(starts * 1000),
         rewrite_bytes=at_start.rewrite_bytes,
         seconds=at_start.seconds,
         tables=(*begun, *ranked),
     )
+
+
+def _serve(
+    names: Sequence[str],
+    tables: Mapping[str, _TableJobs],
+    *,
+    run: Callable[[str, Sequence[JobPlan | JobOutcome]], None],
+    may_serve: Callable[[str], bool],
+    clock: Callable[[], float],
+    until: float | None,
+) -> list[str]:
+    """Clean and archive tables, and return those for which the time until then was too short."""
+    for number, name in enumerate(names):
+        if until is not None and clock() >= until:
+            return list(names[number:])
+        if may_serve(name):
+            run(name, [job for job in tables[name].services if job.kind is not JobKind.CLUSTER])
+    return []
+
+
+def _earliest(first: float | None, second: float | None) -> float | None:
+    """Return the earlier of two times, of which None never comes."""
+    return min((each for each in (first, second) if each is not None), default=None)
 
 
 class _SideBySide:
@@ -641,10 +676,10 @@ def _measured_rewrite(
     return due_rewrite(table, debt, operations, at_ms=at_ms)
 
 
-def _limited(job: JobPlan, ranked: RankedRewrite, limits: RunLimits, *, starts: float) -> JobPlan:
+def _limited(job: JobPlan, ranked: RankedRewrite, *, stops: float | None) -> JobPlan:
     """Return a clustering job that rewrites what was taken of its table, and stops in time."""
     assert job.budget_bytes is not None, "a run has a budget"
-    stops_at_ms = None if limits.seconds is None else round((starts + limits.seconds) * 1000)
+    stops_at_ms = None if stops is None else round(stops * 1000)
     return replace(job, spent_bytes=ranked.budget(job.budget_bytes).spent_bytes, stops_at_ms=stops_at_ms)
 
 

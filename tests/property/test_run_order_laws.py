@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parquetry.compiler.evidence.run_order import (
@@ -14,6 +14,7 @@ from parquetry.compiler.evidence.run_order import (
     RateBasis,
     RunLimits,
     rank_rewrites,
+    usual_throughput,
 )
 from tests.support.effort import examples
 
@@ -49,6 +50,7 @@ LIMITS = st.builds(
     parallel=st.integers(1, 3),
     cooldown_seconds=st.floats(0, 20),
     max_delay_seconds=st.floats(5, 30),
+    usual_bytes_per_second=st.none() | st.floats(1, 100),
 )
 
 
@@ -108,15 +110,20 @@ def test_the_order_does_not_depend_on_the_order_of_the_tables(due, limits):
     assert rank_rewrites(due, limits) == rank_rewrites(due[::-1], limits)
 
 
+SLOW, UNKNOWN, FAST = (
+    DueRewrite(table=name, groups=((size, 1),) * 8, max_groups=8, gain_bytes=gain, bytes_per_second=rate)
+    for name, size, gain, rate in (("slow", 1, 800, 1.0), ("unknown", 10, 800, None), ("fast", 1, 1, 9.0))
+)
+
+
 @given(due_rewrites(), LIMITS)
+@example([SLOW, UNKNOWN, FAST], RunLimits(seconds=17))  # without the slow one, the median would be 9, not 5
 @settings(max_examples=examples(100))
 def test_a_run_that_ranks_again_after_each_table_takes_the_same(due, limits):
     """With the predicted throughput, a run takes what the plan said: it ranks the rest by what is left."""
-    limits = replace(limits, parallel=1)
+    limits = replace(limits, parallel=1, usual_bytes_per_second=usual_throughput(due))
     planned = [(one.table, one.taken_bytes) for one in rank_rewrites(due, limits) if one.taken_groups]
-    usual = [one.bytes_per_second or rate_of(due, one, limits) for one in due]
-    left = [replace(one, bytes_per_second=rate) for one, rate in zip(due, usual, strict=True)]
-    ran = []
+    left, ran = due, []
     while True:
         chosen = next((one for one in rank_rewrites(left, limits) if one.taken_groups), None)
         if chosen is None:
@@ -126,10 +133,6 @@ def test_a_run_that_ranks_again_after_each_table_takes_the_same(due, limits):
         seconds = None if limits.seconds is None else max(limits.seconds - chosen.seconds, 0)
         limits = replace(limits, spent_bytes=limits.spent_bytes + chosen.taken_bytes, seconds=seconds)
     assert ran == planned
-
-
-def rate_of(due, one, limits):
-    return next(r.bytes_per_second for r in rank_rewrites(due, limits) if r.table == one.table)
 
 
 NIGHT = 86_400.0
@@ -184,7 +187,8 @@ def test_the_first_throughput_is_assumed_and_then_that_of_other_tables():
     known = [replace(new, table=f"known{rate}", bytes_per_second=rate) for rate in (1.0, 5.0, 7.0)]
     (alone,) = rank_rewrites([new], RunLimits())
     assert (alone.bytes_per_second, alone.rate_basis) == (ASSUMED_BYTES_PER_SECOND, RateBasis.ASSUMED)
-    found = {one.table: one for one in rank_rewrites([new, *known], RunLimits())}
+    limits = RunLimits(usual_bytes_per_second=usual_throughput([new, *known]))
+    found = {one.table: one for one in rank_rewrites([new, *known], limits)}
     assert (found["new"].bytes_per_second, found["new"].rate_basis) == (5.0, RateBasis.TARGET)
     assert (found["known7.0"].bytes_per_second, found["known7.0"].rate_basis) == (7.0, RateBasis.TABLE)
 

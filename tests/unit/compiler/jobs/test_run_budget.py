@@ -23,7 +23,7 @@ from parquetry.message import in_full
 from parquetry.runtime.clustering.plan.survey import RUN_KEY
 from parquetry.runtime.main import execute
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.timeline.sidecars import UNPUBLISHED_FOLDER
+from parquetry.runtime.timeline.sidecars import CLUSTERING_BEGUN_PATH, UNPUBLISHED_FOLDER
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable, rows_of
@@ -337,7 +337,7 @@ def test_a_table_is_left_alone_during_its_cooldown_and_comes_first_when_it_is_ov
 def test_a_run_stops_when_its_time_ends_and_the_next_one_goes_on(folder):
     with_operations(folder, budget={"hours": 1})
     begun = time.time()
-    clock = iter([begun, begun, begun, *[begun + 3600] * 10])
+    clock = iter([begun] * 4 + [begun + 3600] * 10)
     rewrote, result, _ = run(folder, clock=lambda: next(clock))
     assert len(rewrote) == 2
     assert [one.reason for one in result.order.tables] == [None, None, DeferralReason.TIME]
@@ -416,6 +416,61 @@ def test_what_was_rewritten_in_vain_counts_for_the_budget(folder):
     rewrote, result, _ = run(folder, launch=failing, fails=True)
     assert list(rewrote) == ["second"]
     assert [one.reason for one in result.order.tables] == [None, None, DeferralReason.BUDGET]
+
+
+def test_a_table_whose_clustering_fails_has_had_its_turn(folder):
+    with_queries(folder, third=1000)
+    with_operations(folder, max_delay="7d", cooldown="12h")
+
+    def dying(job):
+        def session(_):
+            raise ParquetryError("no luck")
+
+        is_hit = (job.table, job.name) == ("third", "cluster")
+        return execute(job, session=session) if is_hit else launch(job)
+
+    rewrote, *_ = run(folder, launch=dying, fails=True)
+    assert list(rewrote) == ["first", "second"]
+    for name in ("first", "second"):
+        for number in range(4):
+            table(folder, name).insert({f"l{number}-{n}": (n, "a") for n in range(4)})
+    now = time.time()
+    later = plan_due(folder, now + DAY).evidence.order
+    assert [one.table for one in later.tables] == ["first", "second", "third"]
+    # A failure is no clustering, so there is no cooldown after it.
+    assert ordered(plan_due(folder, now).evidence.order)[-1][::2] == ("third", None)
+    # Its wait ended when it was tried.
+    begun = json.dumps({"at_ms": round((now + 8 * DAY) * 1000)}).encode()
+    table(folder, "third").store.put(CLUSTERING_BEGUN_PATH, begun)
+    overdue = plan_due(folder, now + 9 * DAY).evidence.order
+    assert [(one.table, one.is_overdue) for one in overdue.tables] == [
+        ("first", True),
+        ("second", True),
+        ("third", False),
+    ]
+
+
+@pytest.mark.parametrize("clustering_hours", [0.0, pytest.param(1.0, marks=pytest.mark.long)])
+def test_cleans_leave_half_of_the_window_and_all_of_the_hours_to_clusterings(folder, clustering_hours):
+    begin = datetime.now(UTC).replace(second=0, microsecond=0)
+    window = f"{begin:%H:%M}-{begin + timedelta(hours=2):%H:%M} UTC"
+    with_operations(folder, window=window, budget={"hours": 0.5})
+    hours = 0.0
+
+    def slow(job):
+        nonlocal hours
+        hours += 0.8 if job.name == "services" else clustering_hours
+        return launch(job)
+
+    _, result, jobs = run(folder, launch=slow, clock=lambda: begin.timestamp() + hours * 3600)
+    served = [name for name, job in jobs if job == "services"]
+    if clustering_hours:
+        # The window closes during the first clustering: nothing else begins.
+        assert [job for _, job in jobs] == ["services", "services", "cluster"]
+        assert [one.reason for one in result.order.tables] == [None, *[DeferralReason.TIME] * 2]
+    else:
+        assert [job for _, job in jobs] == ["services"] * 2 + ["cluster"] * 3 + ["services"]
+        assert served == list(TABLES)
 
 
 def test_tables_run_side_by_side_and_share_the_budget(folder):
