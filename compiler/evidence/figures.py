@@ -265,19 +265,23 @@ def due_figures(
     """Return the debt of the table under a spec without reading rows.
 
     One run may rewrite ``budget_bytes``, here of this table alone. With ``with_gain``, statistics predict
-    what queries gain.
+    what queries gain. Only the columns of the policy and of queries are read, and large tables take turns.
     """
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
-    statistics = {} if spec.clustering.trigger is Trigger.OFF else look_up(handle.store, slices)
-    clustering = clustering_due(handle, timeline, slices, statistics, spec, budget_bytes=budget_bytes)
-    debt = measured_debt(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
-    if not (with_gain and clustering.groups):
-        return debt
-    return replace(
-        debt, gain_bytes=excess_read_bytes(reads_by_statistics(statistics, clustering, spec), spec)
-    )
+    execution = spec.clustering.execution
+    names = {*execution.columns, *execution.split_by, *DeclaredQueries.of(spec).columns}
+    with memory_turn(len(slices)):
+        statistics = (
+            {} if spec.clustering.trigger is Trigger.OFF else look_up(handle.store, slices, columns=names)
+        )
+        clustering = clustering_due(handle, timeline, slices, statistics, spec, budget_bytes=budget_bytes)
+        debt = measured_debt(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
+        if not (with_gain and clustering.groups):
+            return debt
+        reads = reads_by_statistics(statistics, clustering, spec)
+    return replace(debt, gain_bytes=excess_read_bytes(reads, spec))
 
 
 def excess_read_bytes(queries: Sequence[QueryFigures], spec: TableSpec) -> float:

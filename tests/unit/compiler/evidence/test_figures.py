@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+from contextlib import nullcontext
 from dataclasses import replace
 from html import unescape
 from itertools import product
@@ -41,6 +42,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table import statistics
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import parse_instant_ms
 from tests.support.html_pages import table_rows
@@ -163,6 +165,30 @@ def test_what_the_next_run_ingests_counts_before_it_clusters(folder):
     for commits, coming in product(range(5), range(4)):
         starts = [n for n in range(8) if commits + coming + n in (0, *range(3, 20))]
         assert replace(measured, commits=commits).commits_until_due(coming) == starts[0], (commits, coming)
+
+
+def test_the_debt_reads_the_columns_of_the_policy_and_of_queries_alone(folder, monkeypatch):
+    """All columns of a large table would take gigabytes, and eight tables are measured at the same time."""
+    query = {"name": "few", "where": "id = 'a'"}
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING, "queries": [query]})
+    applied(folder)
+    handle = events(folder).handle
+    read, turns = [], []
+
+    def look_up(store, slices, *, columns):
+        read.append(columns)
+        return statistics.look_up(store, slices, columns=columns)
+
+    def memory_turn(files):
+        turns.append(files)
+        return nullcontext()
+
+    monkeypatch.setattr(figures, "look_up", look_up)
+    monkeypatch.setattr(figures, "memory_turn", memory_turn)
+    measured = figures.due_figures(handle, handle.spec, budget_bytes=2**30, with_gain=True)
+    assert measured.figures.rewrite_bytes
+    assert read == [{"v", "id"}]
+    assert turns == [len(handle.view(handle.timeline()).all_slices())]
 
 
 def test_what_a_clean_deletes_is_what_was_due(folder):
