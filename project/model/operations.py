@@ -58,14 +58,19 @@ class ServiceWindow:
     def next_span(self, now: float) -> tuple[float, float]:
         """Return the start and the end of the window that is open at ``now``, or of the next one.
 
+        Of two that are open, because one became longer, it is the one that ends last. A window whose hours
+        the clocks skip does not open on that day.
+
         Times are in seconds since 1970 (UTC). If clocks are put forward over the start, the window opens at
         that moment; if they are put forward over the end, it closes as much later. If they are put back, it
         opens at the first of two equal times and closes at the last.
         """
         zone = ZoneInfo(self.zone)
         today = datetime.fromtimestamp(now, zone).date()
-        spans = (self._span(today + timedelta(days=days), zone) for days in (-1, 0, 1, 2))
-        return next(span for span in spans if span[1] > now)
+        spans = [self._span(today + timedelta(days=days), zone) for days in range(-1, 4)]
+        coming = [(start, end) for start, end in spans if now < end > start]
+        are_open = [(start, end) for start, end in coming if start <= now]
+        return are_open[-1] if are_open else coming[0]
 
     def _span(self, day: date, zone: ZoneInfo) -> tuple[float, float]:
         last = day if self.start < self.end else day + timedelta(days=1)
