@@ -175,7 +175,11 @@ class MetadataFolder:
         metadata = _updated(before, updates)
         number = 1 if before is None else before.number + 1
         content = metadata.model_dump_json().encode()
-        if self._store.put_if_absent(_metadata_path(number), content, nonce=nonce) is PutOutcome.LOST:
+        if (
+            self._store.put_if_absent(_metadata_path(number), content, nonce=nonce) is PutOutcome.LOST
+            # Others may have written and deleted the version. If not, the next attempt finds it.
+            or (_number(self._hint()) or 0) > number
+        ):
             return False
         self._put_hint(number)
         if number > OLD_VERSIONS:
@@ -206,8 +210,9 @@ class MetadataFolder:
 
         A process that was killed may have left the hint behind.
         """
-        if hint.isascii() and hint.isdecimal() and self._store.stat(_metadata_path(int(hint))):
-            return self._last_from(int(hint))
+        hinted = _number(hint)
+        if hinted is not None and self._store.stat(_metadata_path(hinted)):
+            return self._last_from(hinted)
         listed = (info.path.rpartition("/")[2] for info in self._store.list(METADATA_FOLDER))
         numbers = [int(name[1:].partition(".")[0]) for name in listed if _is_metadata(name)]
         return self._last_from(max(numbers)) if numbers else None
@@ -419,6 +424,10 @@ def _requirements(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
     current = metadata.current_snapshot_id
     found = {"ref": MAIN_BRANCH, "snapshot-id": current}
     return AssertTableUUID(uuid=metadata.table_uuid), AssertRefSnapshotId.model_validate(found)
+
+
+def _number(hint: str) -> int | None:
+    return int(hint) if hint.isascii() and hint.isdecimal() else None
 
 
 def _metadata_path(number: int) -> str:

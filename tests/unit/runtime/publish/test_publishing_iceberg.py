@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation
 
 from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
-from parquetry.runtime.publish import iceberg
+from parquetry.runtime.publish import iceberg, iceberg_catalogs
 from parquetry.runtime.publish.iceberg import IcebergMetadata
 from parquetry.runtime.publish.iceberg_catalogs import HINT
 from parquetry.runtime.publish.model import INSTANT_KEY, METADATA_FOLDER, PublishedFile, Snapshot
@@ -295,6 +295,32 @@ def test_a_loser_of_two_publishers_follows_the_winner(table, path):
     table.upsert({"c": (8, "z")})
     publish(table.handle, [Beaten(table.store, IcebergFormat())])
     assert_read_rightly(path)
+
+
+def test_a_process_that_sleeps_until_its_version_is_deleted_takes_no_reader_back(table, path, monkeypatch):
+    monkeypatch.setattr(iceberg_catalogs, "OLD_VERSIONS", 2)
+    published(table)
+    table.upsert({"a": (10, "x")})
+
+    class SleepingMetadata(IcebergMetadata):
+        """A process that sleeps before its commit, while others publish."""
+
+        done = False
+
+        def publish(self, *arguments, **options):
+            if not self.done:
+                self.done = True
+                for value in range(4):
+                    table.upsert({"b": (value, "y")})
+                    published(table)
+                assert not (path / METADATA_FOLDER / "v2.metadata.json").exists()
+            return super().publish(*arguments, **options)
+
+    publish(table.handle, [SleepingMetadata(table.store, IcebergFormat())])
+    assert_read_rightly(path, {"pyiceberg": pyiceberg})
+    table.upsert({"c": (8, "z")})
+    published(table)
+    assert_read_rightly(path, {"pyiceberg": pyiceberg})
 
 
 def test_plain_characters_in_partitions(table, path):
