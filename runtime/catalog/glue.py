@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from parquetry.message import Text
 from parquetry.runtime.catalog.entry import CatalogColumn, CatalogPartition, CatalogTable, folder_uri
-from parquetry.runtime.catalog.model import KeyValues, batches
+from parquetry.runtime.catalog.model import KeyValues, batches, check_created
 from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.storage.model import ObjectStore
@@ -20,6 +20,8 @@ _MOST_DROPPED: Final = 25
 _ATTEMPTS: Final = 5
 _CONNECT_SECONDS: Final = 10
 _INDEX: Final = "parquetry"
+_MISSING: Final = "EntityNotFoundException"
+_EXISTS: Final = "AlreadyExistsException"
 _FILTERING: Final = "partition_filtering.enabled"
 READ_ONLY_FIELDS: Final = frozenset(
     {
@@ -91,19 +93,21 @@ class GlueCatalog:
     def table(self) -> CatalogTable | None:
         """Return the entry, or None if there is none."""
         names = {"DatabaseName": self._names["DatabaseName"], "Name": self._names["TableName"]}
-        answer = self._ask("get_table", names, missing=True)
+        answer = self._ask("get_table", names, ignored=_MISSING)
         self._read = {} if answer is None else answer["Table"]
         return None if answer is None else _entry(self._read)
 
     def create(self, entry: CatalogTable) -> None:
         """Create the entry, and the database if it is missing."""
         database = self._names["DatabaseName"]
-        if self._ask("get_database", {"Name": database}, missing=True) is None:
-            self._ask("create_database", {"DatabaseInput": {"Name": database}})
+        if self._ask("get_database", {"Name": database}, ignored=_MISSING) is None:
+            self._ask("create_database", {"DatabaseInput": {"Name": database}}, ignored=_EXISTS)
         keys = [column.name for column in entry.partition_keys]
         indexes = [{"Keys": keys, "IndexName": _INDEX}] if self._partition_index and keys else []
         request = {"DatabaseName": database, "TableInput": self._table_input(entry)}
-        self._ask("create_table", request | ({"PartitionIndexes": indexes} if indexes else {}))
+        index = {"PartitionIndexes": indexes} if indexes else {}
+        if self._ask("create_table", {**request, **index}, ignored=_EXISTS) is None:
+            check_created(self, entry)
 
     def replace(self, entry: CatalogTable, *, keeps_version: bool) -> None:
         """Replace the entry that :meth:`table` returned last."""
@@ -141,7 +145,7 @@ class GlueCatalog:
         for batch in batches(partitions, _MOST_WRITTEN):
             inputs = [_partition_input(entry, part) for part in batch]
             answer = self._ask("batch_create_partition", {**self._names, "PartitionInputList": inputs})
-            self._check(answer, "batch_create_partition", ignored="AlreadyExistsException")
+            self._check(answer, "batch_create_partition", ignored=_EXISTS)
 
     def update(self, entry: CatalogTable, partitions: Sequence[CatalogPartition]) -> None:
         """Replace registered partitions."""
@@ -158,7 +162,7 @@ class GlueCatalog:
         for batch in batches(values, _MOST_DROPPED):
             keys = [{"Values": list(one)} for one in batch]
             answer = self._ask("batch_delete_partition", {**self._names, "PartitionsToDelete": keys})
-            self._check(answer, "batch_delete_partition", ignored="EntityNotFoundException")
+            self._check(answer, "batch_delete_partition", ignored=_MISSING)
 
     def _table_input(self, entry: CatalogTable) -> dict[str, Any]:
         kept = {name: value for name, value in self._read.items() if name not in READ_ONLY_FIELDS}
@@ -187,19 +191,19 @@ class GlueCatalog:
             if code != ignored:
                 raise self._error(operation, code, str(detail.get("ErrorMessage", "")))
 
-    def _ask(self, operation: str, arguments: Mapping[str, Any], *, missing: bool = False) -> Any:
-        """Return the answer to a request; if ``missing`` is True, None for an entity that does not exist."""
+    def _ask(self, operation: str, arguments: Mapping[str, Any], *, ignored: str | None = None) -> Any:
+        """Return the answer to a request, or None if Glue refuses it with the ignored code."""
         return self._answered(
-            operation, lambda: getattr(self._client, operation)(**arguments), missing=missing
+            operation, lambda: getattr(self._client, operation)(**arguments), ignored=ignored
         )
 
-    def _answered(self, operation: str, request: Any, *, missing: bool = False) -> Any:
+    def _answered(self, operation: str, request: Any, *, ignored: str | None = None) -> Any:
         try:
             return request()
         except self._errors.ClientError as error:
             found = error.response.get("Error", {})
             code = str(found.get("Code", type(error).__name__))
-            if missing and code == "EntityNotFoundException":
+            if code == ignored:
                 return None
             raise self._error(operation, code, str(found.get("Message", ""))) from error
         except self._errors.BotoCoreError as error:

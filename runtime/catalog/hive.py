@@ -18,7 +18,7 @@ from parquetry.runtime.catalog.entry import (
     folder_uri,
     with_definition,
 )
-from parquetry.runtime.catalog.model import KeyValues, batches
+from parquetry.runtime.catalog.model import KeyValues, batches, check_created
 from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.metastore_transport import metastore_transport
 from parquetry.runtime.quoting import quoted_library_text
@@ -108,7 +108,10 @@ class HiveCatalog:
         table = self._types.Table(
             dbName=self._database, tableName=self._table, retention=0, sd=storage, tableType="EXTERNAL_TABLE"
         )
-        self._ask("create_table", self._filled(table, entry))
+        try:
+            self._ask("create_table", self._filled(table, entry), passing=self._types.AlreadyExistsException)
+        except self._types.AlreadyExistsException:
+            check_created(self, entry)
         self._read = None
 
     def replace(self, entry: CatalogTable, *, keeps_version: bool) -> None:  # noqa: ARG002 - no versions here

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar
 
-from parquetry.runtime.catalog.entry import CatalogPartition, CatalogTable
+from parquetry.runtime.catalog.entry import CatalogPartition, CatalogTable, differences
+from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.storage.model import ObjectStore
 
 _Item = TypeVar("_Item")
@@ -37,7 +38,10 @@ class Catalog(Protocol):
         ...
 
     def create(self, entry: CatalogTable) -> None:
-        """Create the entry, and the database if it is missing."""
+        """Create the entry, and the database if it is missing.
+
+        An equal entry of parquetry that exists already is accepted. One of another program is an error.
+        """
         ...
 
     def replace(self, entry: CatalogTable, *, keeps_version: bool) -> None:
@@ -67,6 +71,20 @@ class Catalog(Protocol):
     def drop(self, values: Sequence[KeyValues]) -> None:
         """Remove partitions from the catalog; no file is deleted."""
         ...
+
+
+def check_created(catalog: Catalog, entry: CatalogTable) -> None:
+    """Check that an entry that exists already is one to create: a lost answer was that to its creation.
+
+    Raises:
+        CatalogError: If another program registered the table meanwhile.
+    """
+    stored = catalog.table()
+    if stored is None or stored.has_definition_of_others or differences(stored, entry):
+        raise CatalogError(
+            "{place}: another program registered a table of this name meanwhile; sync again",
+            place=catalog.place,
+        )
 
 
 def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:

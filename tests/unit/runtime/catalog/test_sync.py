@@ -319,6 +319,18 @@ def test_a_missing_entry_is_created_on_demand_alone(table, catalog) -> None:
     assert sync(table.handle, catalog, restores=True).created
 
 
+def test_an_entry_that_another_program_creates_meanwhile_is_left(catalog) -> None:
+    entry = catalog_table(COLUMNS, ("p",), "file:/t")
+    catalog.create(entry)
+    catalog.create(entry)
+    catalog.change(types={"v": "string"})
+    before = catalog.raw
+    for other in (entry, catalog_table(COLUMNS, ("p",), "file:/other")):
+        with pytest.raises(CatalogError, match="another program registered a table of this name meanwhile"):
+            catalog.create(other)
+    assert catalog.raw == before
+
+
 def test_the_entry_of_another_table_is_refused(table, catalog, tmp_path) -> None:
     table.upsert(rows("a"))
     sync(table.handle, catalog, restores=True)
