@@ -310,26 +310,9 @@ def measured_debt(
     *,
     budget_bytes: int,
 ) -> MeasuredDebt:
-    """Return the debt of a table as figures, from the files that clustering would rewrite."""
-    small = [part.size_bytes for part in slices if is_small(part.size_bytes, spec.sizing)]
-    expired = _expired(handle, view, spec.retention)
-    rewritten = clustering.rewritten_bytes
-    rate = throughput(handle, view.timeline)
-    policy = spec.clustering
-    due = DueGroups.of(clustering, max_groups=policy.plan.max_groups)
-    (runs,) = runs_of([due], budget_bytes=budget_bytes)
-    figures = DueFigures(
-        rewrite_bytes=rewritten,
-        rewrite_files=clustering.files_before,
-        files_after=len(slices) - clustering.files_before + clustering.files_after,
-        small_files=len(small),
-        small_bytes=sum(small),
-        expired_files=len(expired),
-        expired_bytes=sum(expired),
-        budget_bytes=budget_bytes,
-        runs=runs,
-        seconds=round(rewritten / rate) if rate and rewritten else None,
-    )
+    """Return the debt of a table, from the files that clustering would rewrite."""
+    figures = debt_figures(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
+    due = DueGroups.of(clustering, max_groups=spec.clustering.plan.max_groups)
     clustered = last_clustering(view.timeline) if due.groups else ""
     oldest = min((file.instant for group in clustering.groups for file in group.files), default="")
     oldest_ms, clustered_ms = (instant_ms(handle, instant) for instant in (oldest, clustered))
@@ -345,7 +328,38 @@ def measured_debt(
             (each for each in (oldest_ms, clustered_ms, begun_ms) if each is not None), default=None
         ),
         has_failed=begun_ms is not None and (clustered_ms is None or clustered_ms < begun_ms),
-        bytes_per_second=rate or None,
+        bytes_per_second=throughput(handle, view.timeline) or None,
+    )
+
+
+def debt_figures(
+    handle: TableHandle,
+    view: FileSystemView,
+    slices: Sequence[FileSlice],
+    clustering: Debt,
+    spec: TableSpec,
+    *,
+    budget_bytes: int,
+) -> DueFigures:
+    """Return the debt of a table as figures, from the files that clustering would rewrite."""
+    small = [part.size_bytes for part in slices if is_small(part.size_bytes, spec.sizing)]
+    expired = _expired(handle, view, spec.retention)
+    rewritten = clustering.rewritten_bytes
+    rate = throughput(handle, view.timeline)
+    policy = spec.clustering
+    due = DueGroups.of(clustering, max_groups=policy.plan.max_groups)
+    (runs,) = runs_of([due], budget_bytes=budget_bytes)
+    return DueFigures(
+        rewrite_bytes=rewritten,
+        rewrite_files=clustering.files_before,
+        files_after=len(slices) - clustering.files_before + clustering.files_after,
+        small_files=len(small),
+        small_bytes=sum(small),
+        expired_files=len(expired),
+        expired_bytes=sum(expired),
+        budget_bytes=budget_bytes,
+        runs=runs,
+        seconds=round(rewritten / rate) if rate and rewritten else None,
     )
 
 

@@ -15,9 +15,9 @@ from math import ceil, inf
 from typing import Any, Final, TypeAlias
 
 from parquetry.compiler.evidence.figures import (
+    debt_figures,
     excess_read_bytes,
     instant_ms,
-    measured_debt,
     memory_turn,
     reads_by_statistics,
 )
@@ -275,7 +275,7 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
         skew=_value(scope, "max_skew"),
         file_versions=_count(scope, "max_file_versions"),
         file_versions_kept=_file_versions_kept(spec.retention, savepoints=len(savepoints_ms)),
-        debt=measured_debt(handle, live.view, slices, live.debt, spec, budget_bytes=0).figures
+        debt=debt_figures(handle, live.view, slices, live.debt, spec, budget_bytes=0)
         if is_governed
         else None,
         oldest_due_ms=live.now_ms - round(due_age * 1000) if due_age else None,

@@ -258,7 +258,7 @@ def test_no_personal_value_is_in_the_text(folder):
 
 
 def test_the_requests_of_a_table_are_counted(folder):
-    """Nine requests, one for each partition, commit that is examined, and commit with live files."""
+    """Ten requests, one for each partition, commit that is examined, and commit with live files."""
     stores = {}
 
     def opened(location, options, allowed):
@@ -269,7 +269,7 @@ def test_the_requests_of_a_table_are_counted(folder):
     lake = read_lake(dataclasses.replace(folder.workspace(), open=opened), last_runs={})
     assert all(table.rows is not None for table in lake.tables)
     commits, partitions, written = 5, 2, 4
-    assert len(stores["events"].calls()) <= 9 + 1 + commits + partitions + written, stores["events"].calls()
+    assert len(stores["events"].calls()) <= 10 + 1 + commits + partitions + written, stores["events"].calls()
     assert set(stores["events"].counts()) <= {"read", "list", "list_folders"}, "no footer, no write"
     assert len(set(stores["events"].calls())) >= len(stores["events"].calls()) - 1, (
         "only the timeline is read twice"
