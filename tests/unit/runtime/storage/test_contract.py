@@ -98,11 +98,11 @@ def test_an_object_of_more_bytes_than_are_read_is_refused_with_its_place_and_a_r
         store.read("a/b", most_bytes=1000)
 
 
-def test_what_is_read_counts_whatever_the_store(store):
-    if isinstance(store, DryRunStore):
-        pytest.skip("it reads from memory what it was given")
+def test_what_is_read_counts_whatever_the_store(store, tmp_path):
     spent = []
-    store.put("a", bytes(60))
+    # A dry run reads from memory what it was given, so the other store gets the object.
+    given = open_store(tmp_path / "tables" / "t") if isinstance(store, DryRunStore) else store
+    given.put("a", bytes(60))
     limit_reads(100, lambda: spent.append("more"))
     try:
         store.read("a")
