@@ -1,4 +1,4 @@
-"""What `parquetry learn` understands of public logs: ``python -m benchmarks.learned FOLDER``.
+"""The part of public logs that `parquetry learn` understands: ``python -m benchmarks.learned FOLDER``.
 
 FOLDER has the event logs of NVIDIA's spark-rapids-tools (Apache-2.0), which are in its repository below
 `core/src/test/resources` in `spark-events-profiling` and `spark-events-qualification`. Writes

@@ -1,4 +1,4 @@
-"""What the order of a run gains, against the best order in hindsight: ``python -m benchmarks.run_order``.
+"""The gain of a run's order, against the best order in hindsight: ``python -m benchmarks.run_order``.
 
 Arrivals are generated from a seed. Each night ranks by ``rank_rewrites``, as ``run`` does, with predicted
 gains and throughputs; the figures are by the real ones. Writes RUN_ORDER.md, below ``BENCH_OUT`` where that

@@ -1,4 +1,4 @@
-"""How near suggestions by a sample are to the best of all layouts: ``python -m benchmarks.suggestions``.
+"""Suggestions by a sample against the best of all layouts: ``python -m benchmarks.suggestions``.
 
 Ten random tables, whose seeds no test uses, get random weighted queries. `suggest` sees a sixteenth of the rows. The
 judge writes the table in memory by every sort and curve of up to three of the queried columns, which makes the files

@@ -58,7 +58,7 @@ class Log:
 
 @dataclass(slots=True, kw_only=True)
 class LineCounts:
-    """What could not be read: lines that are too long, and files that end in the middle of one."""
+    """The parts of logs that could not be read: lines that are too long, and files that end in a line."""
 
     too_long: int = 0
     broken_off: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What events say of the work on one table, as plain values."""
+"""The work on one table as plain values, for events."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ class TableWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkResult:
-    """What a job or an action did; None is not known. ``change`` is CREATE or ALTER, if the table changed.
+    """The result of a job or an action, in which None is not known.
 
-    ``counts`` are figures of a commit or a clustering by their names in the facet.
+    ``change`` is CREATE or ALTER, if the table changed. ``counts`` are figures of a commit or a clustering by
+    their names in the facet.
     """
 
     instants: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What holds for the order of a run over many tables: its limits, its reasons, and that no table waits forever."""
+"""Laws of the order of a run over many tables: it keeps its limits and has reasons, and no table waits forever."""
 
 from __future__ import annotations
 

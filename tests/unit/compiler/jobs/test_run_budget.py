@@ -404,7 +404,7 @@ def test_a_table_that_fails_does_not_stop_the_others(folder):
 
 
 def test_what_was_rewritten_in_vain_counts_for_the_budget(folder):
-    """How much a failed job rewrote is not known, so it counts what it was given."""
+    """A failed job counts all bytes that it was given, as nobody knows how many it rewrote."""
     limit = 2 * max(size(folder, name) for name in TABLES) + 100
     with_operations(folder, budget={"rewrite": f"{limit}B"})
 

@@ -105,7 +105,7 @@ def run(folder, launch, *, only=None):
 
 
 def outcomes(job):
-    """What jobs do here: an ingestion commits, a clustering rewrites, and others have nothing to do."""
+    """Results of jobs: an ingestion commits, a clustering rewrites, and others have nothing to do."""
     if job.kind is JobKind.INGEST:
         commit = CommitResult(
             instant="20261129120000001",

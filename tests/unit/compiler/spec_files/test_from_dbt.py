@@ -15,7 +15,7 @@ from parquetry.compiler.spec_files.dbt_manifest import read_manifest
 from tests.support.project_folder import PROJECT
 
 MANIFEST = Path(__file__).with_name("dbt_manifest.json")
-"""What `dbt parse` makes of tests/interop/dbt_project, without the keys that are not read."""
+"""The manifest that `dbt parse` makes of tests/interop/dbt_project, without the keys that are not read."""
 
 ORDERS, CUSTOMERS, NOTES = "model.shop.orders", "model.shop.customers", "model.shop.notes"
 
@@ -368,7 +368,7 @@ def test_meta_cannot_say_what_no_spec_may(dbt, key, value, part):
     ],
 )
 def test_descriptions_are_texts(dbt, text):
-    """Whatever a description has, it is the text that the spec says, or the model is left out."""
+    """The spec has the text of any description, or the model is left out."""
     dbt.nodes[ORDERS]["description"] = text
     dbt.nodes[ORDERS]["columns"]["amount"]["description"] = text
     exit_code, answer = dbt.init()

@@ -49,7 +49,7 @@ def data_of(path):
 
 
 def stopped(work, store, counter, stop_at, stop):
-    """Whether the work was killed at its ``stop_at``-th write."""
+    """Return whether the work was killed at its ``stop_at``-th write."""
     faulty = FaultyStore(store, counter, stop_at=stop_at, stop=stop)
     try:
         work(faulty)
