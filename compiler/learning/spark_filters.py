@@ -48,6 +48,7 @@ class Unread(StrEnum):
     ZONE = "a time whose zone the log does not name"
     FORMS = "texts that differ between the two forms of the filter"
     TABLE = "a column that may be of several tables"
+    KEPT = "a condition of an outer join that keeps all rows of its table"
     TRUNCATED = "a list of filters that the log cuts off"
 
 

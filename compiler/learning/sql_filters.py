@@ -1,14 +1,15 @@
 """The filters of tables in SQL statements of engines, as conditions.
 
 A statement is parsed by sqlglot. A part of WHERE or ON is a filter of a table if it names only columns of
-that table, in the query that reads it; engines that push filters through subqueries are not followed. Joins
-that add rows of nulls keep only filters that no null fulfils.
+that table, in the query that reads it; engines that push filters through subqueries are not followed. A part
+of ON leaves out no rows of a table that an outer join keeps, so it is no filter of it. Behind a join that
+adds rows of nulls, only parts that no null fulfils are filters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -125,32 +126,33 @@ def _tables_of(scope: Scope, naming: Naming) -> Iterator[ReadTable]:
             yield ReadTable(name=naming.full(table), filters=())
         return
     found: dict[str, list[Filter]] = {alias: [] for alias in tables}
-    nullable = _nullable(scope)
     outer = _outer_sources(scope)
-    for part, allowed in _parts(scope):
+    for part in _parts(scope):
         columns = [
             column
-            for column in part.find_all(exp.Column)
+            for column in part.tree.find_all(exp.Column)
             if column.find_ancestor(exp.Select) is scope.expression
         ]
         owners = {_owner(column, sources, outer, naming) for column in columns}
         if None in owners:
             found[known[0]].append(Unread.TABLE)
         elif not owners:
-            if not _is_always_true(part):
-                found[known[0]].append(Unread.RUNTIME if part.find(exp.Query) else Unread.EXPRESSION)
-        elif len(owners) == 1 and (alias := owners.pop()) in known and allowed in (None, alias):
+            if not _is_always_true(part.tree):
+                reason = Unread.RUNTIME if part.tree.find(exp.Query) else Unread.EXPRESSION
+                found[known[0]].append(reason)
+        elif len(owners) == 1 and (alias := owners.pop()) in known:
             key = naming.known(naming.full(tables[alias]))
             assert key is not None, "the table is known"
-            found[alias].extend(_filters(part, naming.types[key], rejects_null=alias in nullable))
+            found[alias].extend(_filters(part, alias, naming.types[key]))
     for alias, table in tables.items():
         yield ReadTable(name=naming.full(table), filters=tuple(found[alias]))
 
 
 def _sources(scope: Scope) -> dict[str, exp.Table | Scope]:
     """Return the tables and subqueries of FROM and joins by their names in lower case; no two are equal."""
-    found = {alias.lower(): source for alias, (_, source) in scope.selected_sources.items()}
-    if len(found) < len(scope.selected_sources):
+    names = [name for name, _ in scope.references if name in scope.sources]
+    found = {name.lower(): scope.sources[name] for name in names}
+    if len(found) < len(names):
         raise ValueError
     return found
 
@@ -172,33 +174,62 @@ def _is_always_true(part: exp.Expr) -> bool:
     return isinstance(part, exp.EQ) and isinstance(part.this, exp.Literal) and part.this == part.expression
 
 
-def _nullable(scope: Scope) -> frozenset[str]:
-    """Return the sources whose rows may be nulls of an outer join."""
-    found, before = set(), set()
-    first = scope.expression.args.get("from_")
-    if first is not None:
-        before.add(first.alias_or_name.lower())
-    for join in scope.expression.args.get("joins") or ():
-        if join.side in ("LEFT", "FULL"):
-            found.add(join.alias_or_name.lower())
-        if join.side in ("RIGHT", "FULL"):
-            found |= before
-        before.add(join.alias_or_name.lower())
-    return frozenset(found)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of WHERE or ON, the sources whose rows it can leave out, and those that have rows of nulls."""
+
+    tree: exp.Expr
+    filtered: frozenset[str]
+    nullable: frozenset[str]
 
 
-def _parts(scope: Scope) -> Iterator[tuple[exp.Expr, str | None]]:
-    """Yield the parts of WHERE and ON, with the one source that they filter, or None for each."""
-    where = scope.expression.args.get("where")
-    if where is not None:
-        for part in _conjuncts(where.this):
-            yield part, None
-    for join in scope.expression.args.get("joins") or ():
-        condition = join.args.get("on")
-        if condition is None or join.side in ("RIGHT", "FULL"):
-            continue
-        for part in _conjuncts(condition):
-            yield part, join.alias_or_name.lower() if join.side or join.kind in ("SEMI", "ANTI") else None
+def _parts(scope: Scope) -> list[_Part]:
+    """Return the parts of WHERE, and those of ON at any depth of joins."""
+    from_, joins, where = (scope.expression.args.get(name) for name in ("from_", "joins", "where"))
+    parts: list[_Part] = []
+    names = nullable = frozenset[str]()
+    if from_ is not None:
+        names, nullable = _joined(from_.this, joins or (), parts)
+    trees = () if where is None else _conjuncts(where.this)
+    return [*(_Part(tree, names, nullable) for tree in trees), *parts]
+
+
+def _joined(
+    first: exp.Expr, joins: Iterable[exp.Join], parts: list[_Part]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of joined sources and those of them that have rows of nulls; add the parts of ON."""
+    names, nullable = _source(first, parts)
+    for join in joins:
+        right, right_nullable = _source(join.this, parts)
+        nullable |= right_nullable
+        is_selecting = join.kind in ("SEMI", "ANTI")
+        if is_selecting and join.side == "RIGHT":
+            raise ValueError(join.side)
+        keeps_left = join.kind == "ANTI" or (join.side in ("LEFT", "FULL") and not is_selecting)
+        keeps_right = join.side in ("RIGHT", "FULL")
+        filtered = frozenset[str]().union(() if keeps_left else names, () if keeps_right else right)
+        if (condition := join.args.get("on")) is not None:
+            parts += [_Part(tree, filtered, nullable) for tree in _conjuncts(condition)]
+        if keeps_left and not is_selecting:
+            nullable |= right
+        if keeps_right:
+            nullable |= names
+        names |= right
+    return names, nullable
+
+
+def _source(source: exp.Expr, parts: list[_Part]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names in an item of FROM, which may be joins in brackets, and those with rows of nulls."""
+    inner = source.this if isinstance(source, exp.Subquery) else None
+    if isinstance(inner, exp.Table | exp.Subquery):
+        return _source(inner, parts)
+    name = frozenset({source.alias_or_name.lower()})
+    nested = source.args.get("joins")
+    if not nested:
+        return name, frozenset()
+    bare = source.copy()
+    bare.set("joins", None)
+    return _joined(bare, nested, parts)
 
 
 def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
@@ -233,15 +264,20 @@ def _owner(
     return having[0] if len(having) == 1 else None
 
 
-def _filters(part: exp.Expr, types: Types, *, rejects_null: bool) -> Iterator[Filter]:
+def _filters(part: _Part, name: str, types: Types) -> Iterator[Filter]:
+    """Yield a part that names one source alone as filters of it."""
+    if name not in part.filtered:
+        yield Unread.KEPT
+        return
     try:
-        condition = _condition(part, types, 0)
+        condition = _condition(part.tree, types, 0)
         found = [*conjuncts(condition)]
         for each in found:
             sql_of(each)  # raises UndeclarableError
-        yield from [Unread.EXPRESSION] if rejects_null and _accepts_null(condition) else found
+        is_certain = name not in part.nullable or not _accepts_null(condition)
+        yield from found if is_certain else [Unread.EXPRESSION]
     except _Refused as refused:
-        yield Unread.RUNTIME if part.find(exp.Query) else refused.reason
+        yield Unread.RUNTIME if part.tree.find(exp.Query) else refused.reason
     except UndeclarableError:
         yield Unread.VALUE
 

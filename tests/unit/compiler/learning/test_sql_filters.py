@@ -110,11 +110,23 @@ def test_a_condition_of_a_statement(condition, filters):
         (
             """SELECT 1 FROM orders o LEFT JOIN stores s ON o.id = s.store AND s.city = 'a' AND o.items = 1
             WHERE s.store IS NULL""",
-            [("lake.shop.orders", []), ("lake.shop.stores", ["EXPRESSION", "city = 'a'"])],
+            [("lake.shop.orders", ["KEPT"]), ("lake.shop.stores", ["EXPRESSION", "city = 'a'"])],
         ),
         (
             "SELECT 1 FROM orders o FULL JOIN stores s ON o.items = 1 WHERE o.city IS NULL AND o.items = 2",
-            [("lake.shop.orders", ["EXPRESSION", "items = 2"]), ("lake.shop.stores", [])],
+            [("lake.shop.orders", ["EXPRESSION", "items = 2", "KEPT"]), ("lake.shop.stores", [])],
+        ),
+        (
+            "SELECT 1 FROM orders o RIGHT JOIN stores s ON o.id = s.store AND o.city IS NULL AND s.store = 2",
+            [("lake.shop.orders", ["city is null"]), ("lake.shop.stores", ["KEPT"])],
+        ),
+        (
+            "SELECT 1 FROM stores s LEFT JOIN (orders o RIGHT JOIN old.x ON o.items = 1) ON o.city IS NULL",
+            [
+                ("lake.shop.stores", []),
+                ("lake.shop.orders", ["items = 1", "EXPRESSION"]),
+                ("lake.old.x", []),
+            ],
         ),
         (
             "WITH a AS (SELECT * FROM orders WHERE items = 1) SELECT * FROM a WHERE city = 'x'",
@@ -143,6 +155,19 @@ def test_a_condition_of_a_statement(condition, filters):
 )
 def test_the_table_of_a_condition(sql, tables):
     assert read(sql) == (tables or [("lake.shop.orders", ["items = 1"])])
+
+
+@pytest.mark.parametrize(
+    ("join", "orders", "stores"),
+    [
+        ("LEFT SEMI", ["items = 1"], ["city = 'a'"]),
+        ("LEFT ANTI", ["KEPT"], ["city = 'a'"]),
+        ("CROSS", ["items = 1"], ["city = 'a'"]),
+    ],
+)
+def test_joins_of_spark_alone(join, orders, stores):
+    sql = f"SELECT 1 FROM orders o {join} JOIN stores s ON o.items = 1 AND s.city = 'a'"
+    assert read(sql, "spark") == [("lake.shop.orders", orders), ("lake.shop.stores", stores)]
 
 
 def test_names_that_differ_by_case_alone_are_not_understood():
