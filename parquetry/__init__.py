@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         UnsavedResultsError,
     )
     from parquetry.compiler.git.revisions import RevisionError
-    from parquetry.compiler.jobs.run import RunResult
+    from parquetry.compiler.jobs.results import RunResult
     from parquetry.compiler.plan.apply import ApplyResult
     from parquetry.confined_folder import LinkInTheWayError
     from parquetry.project.loading.project_file import UndeclaredVariableError
@@ -137,7 +137,7 @@ _HOMES = {
     "Plan": "parquetry.project_api",
     "Project": "parquetry.project_api",
     "RetentionPolicy": "parquetry.runtime.spec.table_spec",
-    "RunResult": "parquetry.compiler.jobs.run",
+    "RunResult": "parquetry.compiler.jobs.results",
     "SizingPolicy": "parquetry.runtime.spec.sizing",
     "Table": "parquetry.table",
     "TableSpec": "parquetry.runtime.spec.table_spec",

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.jobs.launch import launcher_for, new_run_id
-from parquetry.compiler.jobs.run import JobOutcome, Only, RunResult, run_tables
+from parquetry.compiler.jobs.results import JobOutcome, RunResult
+from parquetry.compiler.jobs.run import run_tables
+from parquetry.compiler.jobs.table_jobs import Only
 from parquetry.compiler.plan.apply import ApplyResult, apply_plan
 from parquetry.compiler.plan.codec import encode, plan_json
 from parquetry.compiler.plan.model import Intent, PlanDocument

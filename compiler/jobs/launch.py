@@ -12,14 +12,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from parquetry.compiler.jobs.run import Launch
 from parquetry.compiler.jobs.submit import SparkSubmit
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.model.resolved import Launcher
-from parquetry.runtime.main import execute, log_rules, start_spark
+from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
+from parquetry.runtime.main import JobResult, execute, log_rules, start_spark
 from parquetry.runtime.spark_log import NAME, NO_RULES, LogRules, open_log
-from parquetry.runtime.spec.job import JobPlan
+from parquetry.runtime.spec.job import JobKind, JobPlan
+
+Launch = Callable[[JobPlan], JobResult]
 
 
 def new_run_id() -> str:
@@ -65,3 +67,38 @@ def in_process(jobs: tuple[JobPlan, ...], *, log: Path, root: Path) -> Launch:
 def hide_pandas_warnings() -> None:
     """Hide PySpark's warnings about the installed pandas, because users of a command cannot act on them."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+
+
+class BudgetedLauncher:
+    """A launcher whose clustering jobs share the budget of the run.
+
+    ``taken_bytes`` are those of the groups that the run takes of a table, by its name. If the clustering of
+    the table fails without a result, all of them count as rewritten.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._turn = Lock()
+        self.spent_bytes = 0
+        self.taken_bytes: dict[str, int] = {}
+
+    def __call__(self, job: JobPlan) -> JobResult:
+        """Run a job; a clustering gets what earlier clusterings of the run have left of the budget."""
+        if job.kind is not JobKind.CLUSTER:
+            return self._launch(job)
+        try:
+            spent_bytes = max(self.spent_bytes, job.spent_bytes or 0)
+            result = self._launch(replace(job, spent_bytes=spent_bytes))
+        except PartlyClusteredError as partly:
+            self._spend(partly.result.attempted_bytes)
+            raise
+        except Exception:
+            self._spend(self.taken_bytes.get(job.table, 0))
+            raise
+        if result.clustering is not None:
+            self._spend(result.clustering.attempted_bytes)
+        return result
+
+    def _spend(self, size_bytes: int) -> None:
+        with self._turn:
+            self.spent_bytes += size_bytes

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import parquetry
 from parquetry.cli.main import command_line
-from parquetry.compiler.jobs.run import cluster_job
+from parquetry.compiler.jobs.table_jobs import cluster_job
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of

@@ -15,7 +15,7 @@ from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.simulation import ReplayView
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
 from parquetry.compiler.evidence.money import CostForecast, PlanPrices, QueryScan, plan_costs, table_costs
-from parquetry.compiler.jobs.run import JobOutcome, RunResult
+from parquetry.compiler.jobs.results import JobOutcome, RunResult
 from parquetry.compiler.plan.codec import plan_of
 from parquetry.compiler.plan.model import (
     Blocked,

@@ -16,7 +16,8 @@ from parquetry.text.printable import one_line
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from parquetry.compiler.jobs.run import JobOutcome, Launch
+    from parquetry.compiler.jobs.launch import Launch
+    from parquetry.compiler.jobs.results import JobOutcome
     from parquetry.runtime.main import JobResult
     from parquetry.runtime.spec.job import JobPlan
 

@@ -137,7 +137,7 @@ def run_clustering(
     """Cluster within the target's budget, or execute the pending plan of an instant."""
     from parquetry.cli.requests.workspaces import is_location, workspace_of
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
-    from parquetry.compiler.jobs.run import cluster_job
+    from parquetry.compiler.jobs.table_jobs import cluster_job
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
     from parquetry.runtime.main import cluster_in_own_session
 
@@ -161,7 +161,7 @@ def spark_of(request: ProjectRequest, table: str, *, applied: bool) -> tuple[Spa
     """
     from parquetry.cli.requests.workspaces import is_location, workspace_of
     from parquetry.compiler.jobs.launch import hide_pandas_warnings, new_run_id
-    from parquetry.compiler.jobs.run import cluster_job
+    from parquetry.compiler.jobs.table_jobs import cluster_job
     from parquetry.runtime.spark_log import NAME, open_log
     from parquetry.runtime.spec.job import SparkSettings
 

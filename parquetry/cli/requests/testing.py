@@ -16,7 +16,7 @@ from parquetry.cli.requests.workspaces import is_location, table_named, whole_wo
 
 if TYPE_CHECKING:
     from parquetry.cli.terminal.output import Output
-    from parquetry.compiler.jobs.run import Launch
+    from parquetry.compiler.jobs.launch import Launch
     from parquetry.compiler.testing.execution import RowExecution
     from parquetry.compiler.testing.history import TestHistory
     from parquetry.compiler.testing.model import TableTests

@@ -10,7 +10,7 @@ import pytest
 import parquetry
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.operating.run import RunView
-from parquetry.compiler.jobs.run import JobOutcome, RunResult
+from parquetry.compiler.jobs.results import JobOutcome, RunResult
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.table_spec import Column, KeyScope, TableSpec
 from tests.support.judges import HudiRs

@@ -17,7 +17,7 @@ from parquetry.cli.views.clustering import ClusteringView, ScheduledView
 from parquetry.cli.views.operating.purge import PurgeView, SurveyView
 from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.operating.services import LocksView, ReleaseView
-from parquetry.compiler.jobs.run import JobOutcome, RunResult
+from parquetry.compiler.jobs.results import JobOutcome, RunResult
 from parquetry.compiler.plan.model import ChangeClass, Step
 from parquetry.compiler.reports.locks import HeldLock
 from parquetry.runtime.apply.table_change import ChangeResult

@@ -33,7 +33,8 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.cli.views.pages.printing import show_run
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
-    from parquetry.compiler.jobs.run import Only, run_tables
+    from parquetry.compiler.jobs.run import run_tables
+    from parquetry.compiler.jobs.table_jobs import Only
     from parquetry.message import command as named
 
     workspace, run_id = workspace_of(request), new_run_id()

@@ -12,7 +12,7 @@ from parquetry.cli.views.run_order import deferral_text, used_text
 from parquetry.cli.views.tests.text import TestsView
 from parquetry.compiler.evidence.run_order import RunOrder
 from parquetry.compiler.jobs.past_runs import PastRun, RunState
-from parquetry.compiler.jobs.run import SYNC, JobOutcome, RunResult, to_json
+from parquetry.compiler.jobs.results import SYNC, JobOutcome, RunResult, to_json
 from parquetry.message import in_full
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.main import JobResult

@@ -13,7 +13,7 @@ from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.pages.run import render_run
 from parquetry.cli.views.pages.tests import render_tests
 from parquetry.cli.views.tests.printing import show_tests
-from parquetry.compiler.jobs.run import RunResult
+from parquetry.compiler.jobs.results import RunResult
 from parquetry.compiler.reports.health import LakeHealth
 from parquetry.compiler.testing.history import TestHistory
 from parquetry.compiler.testing.model import TableTests

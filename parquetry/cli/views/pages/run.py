@@ -10,7 +10,7 @@ from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.views.operating.run import done_text
 from parquetry.cli.views.pages.tests import sections_of, tests_verdict
 from parquetry.cli.views.queries import measured_block
-from parquetry.compiler.jobs.run import JobOutcome, RunResult
+from parquetry.compiler.jobs.results import JobOutcome, RunResult
 from parquetry.compiler.reports.page import (
     Badge,
     Block,

@@ -4,8 +4,9 @@ import pytest
 
 import parquetry
 from parquetry.compiler.errors import UnappliedError, UnexpectedError
-from parquetry.compiler.jobs.run import Only, cluster_job, run_tables
+from parquetry.compiler.jobs.run import run_tables
 from parquetry.compiler.jobs.scripts import render_job
+from parquetry.compiler.jobs.table_jobs import Only, cluster_job
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.job import JobKind

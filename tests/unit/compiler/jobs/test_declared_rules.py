@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 import parquetry
-from parquetry.compiler.jobs.run import Only, cluster_job, run_tables
+from parquetry.compiler.jobs.run import run_tables
+from parquetry.compiler.jobs.table_jobs import Only, cluster_job
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of

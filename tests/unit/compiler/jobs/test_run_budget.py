@@ -15,7 +15,8 @@ from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.evidence.run_order import DeferralReason, RateBasis
-from parquetry.compiler.jobs.run import Only, run_tables
+from parquetry.compiler.jobs.run import run_tables
+from parquetry.compiler.jobs.table_jobs import Only
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.errors import ParquetryError

@@ -15,6 +15,7 @@ import pytest
 import parquetry
 from parquetry.cli.main import command_line
 from parquetry.compiler.jobs import run as running
+from parquetry.compiler.jobs import table_jobs
 from parquetry.compiler.jobs.launch import new_run_id
 from parquetry.message import joined
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StorageError
@@ -81,8 +82,8 @@ def test_a_table_that_cannot_be_looked_at_for_a_bug_is_told_as_one(folder, monke
             raise KeyError("instant")
         return observed(store, **known)
 
-    observed = running.observe
-    monkeypatch.setattr(running, "observe", observe)
+    observed = table_jobs.observe
+    monkeypatch.setattr(table_jobs, "observe", observe)
     code, jobs = run(folder, monkeypatch, {})
     assert code == 70
     assert [(job["table"], job["job"]) for job in jobs if job["error"]] == [("parts", "open")]
@@ -112,7 +113,7 @@ def test_each_reason_is_told_once_on_stderr_and_stays_in_the_json(folder, monkey
         if observation.handle.config.name == "orders":
             raise CorruptTableError(joined("; ", STATEMENTS))
 
-    monkeypatch.setattr(running, "check_files", look)
+    monkeypatch.setattr(table_jobs, "check_files", look)
     again = CorruptTableError(joined("; ", STATEMENTS[1:]))
     code, jobs = run(folder, monkeypatch, {"orders": again, "parts": StorageError("gone; restore them")})
     assert code == 1

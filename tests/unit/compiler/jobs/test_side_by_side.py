@@ -6,7 +6,7 @@ from threading import Condition, Event
 
 import pytest
 
-from parquetry.compiler.jobs import run as runs
+from parquetry.compiler.jobs import side_by_side
 from parquetry.runtime.interruption import is_interrupted
 
 
@@ -29,8 +29,8 @@ class FakeContext:
 
 def test_an_interruption_cancels_each_further_job_of_a_thread(monkeypatch):
     spark, begun, seen = FakeContext(), Event(), []
-    monkeypatch.setattr(runs, "cancel_spark_jobs", spark.cancel)
-    monkeypatch.setattr(runs, "_SECONDS_BETWEEN_CANCELS", 0.01)
+    monkeypatch.setattr(side_by_side, "cancel_spark_jobs", spark.cancel)
+    monkeypatch.setattr(side_by_side, "_SECONDS_BETWEEN_CANCELS", 0.01)
 
     def work():
         begun.set()
@@ -39,7 +39,7 @@ def test_an_interruption_cancels_each_further_job_of_a_thread(monkeypatch):
         seen.append(is_interrupted())
 
     def interrupted():
-        with runs._SideBySide(2) as tables:
+        with side_by_side.SideBySide(2) as tables:
             tables.start(None, work)
             assert begun.wait(20)
             assert not is_interrupted()
@@ -53,13 +53,13 @@ def test_an_interruption_cancels_each_further_job_of_a_thread(monkeypatch):
 
 def test_a_run_of_one_table_after_the_other_is_cancelled_too(monkeypatch):
     spark = FakeContext()
-    monkeypatch.setattr(runs, "cancel_spark_jobs", spark.cancel)
+    monkeypatch.setattr(side_by_side, "cancel_spark_jobs", spark.cancel)
 
     def interrupt():
         raise KeyboardInterrupt
 
     def interrupted():
-        with runs._SideBySide(1) as tables:
+        with side_by_side.SideBySide(1) as tables:
             tables.start(None, interrupt)
 
     with pytest.raises(KeyboardInterrupt):

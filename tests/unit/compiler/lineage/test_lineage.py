@@ -18,7 +18,8 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.jobs.run import Only, run_tables
+from parquetry.compiler.jobs.run import run_tables
+from parquetry.compiler.jobs.table_jobs import Only
 from parquetry.compiler.lineage import events as events_module
 from parquetry.compiler.lineage.work import TableWork
 from parquetry.project_api import NoProgress, unexpected_error
@@ -218,7 +219,7 @@ def test_a_run_reports_what_it_read_and_wrote(folder):
 
 
 def test_a_clustering_reads_and_writes_its_table(folder, monkeypatch):
-    monkeypatch.setattr("parquetry.compiler.jobs.run.is_clustering_due", lambda *_: True)
+    monkeypatch.setattr("parquetry.compiler.jobs.attempts.is_clustering_due", lambda *_: True)
     folder.orders(clustering={"trigger": "async", "execution": {"columns": ["amount"]}})
     apply(folder, file="target/lineage.jsonl")
     assert run(folder, outcomes).failure is None

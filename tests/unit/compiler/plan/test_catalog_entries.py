@@ -20,8 +20,8 @@ from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.errors import UnappliedError, UnnamedPlaceError
+from parquetry.compiler.jobs.results import to_json as run_json
 from parquetry.compiler.jobs.run import run_tables
-from parquetry.compiler.jobs.run import to_json as run_json
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode, plan_json
 from parquetry.compiler.plan.drift import drift_of_workspace

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 import parquetry
-from parquetry.compiler.jobs.run import Only, run_tables
+from parquetry.compiler.jobs.run import run_tables
+from parquetry.compiler.jobs.table_jobs import Only
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.drift import drift_of_workspace
 from parquetry.compiler.plan.planner import plan_workspace

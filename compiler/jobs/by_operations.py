@@ -1,0 +1,174 @@
+"""The services of a run by the operations of its target: the window, the budget, and the order of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from parquetry.compiler.evidence.due_rewrites import due_rewrite, run_limits
+from parquetry.compiler.evidence.figures import due_figures
+from parquetry.compiler.evidence.run_order import (
+    DueRewrite,
+    RankedRewrite,
+    RunOrder,
+    rank_rewrites,
+    usual_throughput,
+)
+from parquetry.compiler.jobs.attempts import Diagnose, attempt, opened
+from parquetry.compiler.jobs.launch import BudgetedLauncher
+from parquetry.compiler.jobs.results import JobOutcome
+from parquetry.compiler.jobs.side_by_side import SideBySide
+from parquetry.compiler.jobs.table_jobs import TableJobs
+from parquetry.project import ResolvedTable
+from parquetry.project.model.operations import Operations
+from parquetry.project.model.resolved import Target
+from parquetry.runtime.clustering.plan.due import is_clustering_due
+from parquetry.runtime.clustering.rewrite.strategies import check_strategies
+from parquetry.runtime.spec.clustering import Trigger
+from parquetry.runtime.spec.job import JobKind, JobPlan
+from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.timeline.rereading import retry_stale
+
+
+def run_by_operations(
+    target: Target,
+    operations: Operations,
+    tables: Mapping[str, TableJobs],
+    *,
+    run: Callable[[str, Sequence[JobPlan | JobOutcome]], None],
+    may_serve: Callable[[str], bool],
+    launch: BudgetedLauncher,
+    diagnose: Diagnose,
+    clock: Callable[[], float],
+) -> RunOrder:
+    """Run the services of tables by the target's operations, and return the order of the rewrites.
+
+    Cleans and archives rewrite nothing, so they come first and use no budget. If they need more than half of
+    what is left of the window, the others follow after the clusterings, as long as the window is open. Before
+    each clustering the tables are ranked again, by the bytes and the time that are left.
+
+    Args:
+        target: The target.
+        operations: Its rules.
+        tables: The jobs of the tables by name.
+        run: Runs jobs of a table.
+        may_serve: Returns whether no earlier job of the table failed.
+        launch: The launcher, which counts the rewritten bytes.
+        diagnose: Turns a bug into an error that can be shown.
+        clock: Returns the time in seconds since 1970 (UTC).
+    """
+    starts = clock()
+    at_start = run_limits(target, operations, at=starts)
+    ends = None if operations.window is None else operations.window.next_span(starts)[1]
+    left = _serve(
+        list(tables) if at_start.is_open else [],
+        tables,
+        run=run,
+        may_serve=may_serve,
+        clock=clock,
+        until=None if ends is None else (starts + ends) / 2,
+    )
+    clusterings: dict[str, JobPlan] = {}
+    for name, jobs in tables.items():
+        clustering = next((job for job in jobs.services if job.kind is JobKind.CLUSTER), None)
+        if clustering is not None and may_serve(name):
+            clusterings[name] = clustering
+
+    def measure(name: str) -> DueRewrite | JobOutcome | None:
+        body = partial(
+            _measured_rewrite,
+            clusterings[name],
+            tables[name].table,
+            operations,
+            at_ms=round(starts * 1000),
+            is_open=at_start.is_open,
+        )
+        return attempt(name, JobKind.CLUSTER, body, diagnose)
+
+    due: dict[str, DueRewrite] = {}
+    for name, found in zip(clusterings, map_each(clusterings, measure), strict=True):
+        if isinstance(found, JobOutcome):
+            run(name, (found,))
+        elif found is not None:
+            due[name] = found
+    # The hours of the budget begin here. The window ends when it ends, whatever the time until here.
+    stops = _earliest(None if operations.seconds is None else clock() + operations.seconds, ends)
+    limits = replace(at_start, usual_bytes_per_second=usual_throughput(due.values()))
+    begun: list[RankedRewrite] = []
+    with SideBySide(operations.parallel) as tables_at_once:
+        while True:
+            seconds = None if stops is None else max(stops - clock(), 0)
+            spent_bytes = launch.spent_bytes + sum(one.taken_bytes for one in tables_at_once.running)
+            ranked = rank_rewrites(
+                tuple(due.values()), replace(limits, seconds=seconds, spent_bytes=spent_bytes)
+            )
+            chosen = next((one for one in ranked if one.taken_groups), None)
+            if chosen is None and not tables_at_once.running:
+                break
+            if chosen is None or tables_at_once.is_full:
+                tables_at_once.wait()
+                continue
+            del due[chosen.table]
+            begun.append(chosen)
+            launch.taken_bytes[chosen.table] = chosen.taken_bytes
+            job = _limited(clusterings[chosen.table], chosen, stops=stops)
+            tables_at_once.start(chosen, partial(run, chosen.table, (job,)))
+    _serve(left, tables, run=run, may_serve=may_serve, clock=clock, until=ends)
+    return RunOrder(
+        starts_ms=round(starts * 1000),
+        rewrite_bytes=at_start.rewrite_bytes,
+        seconds=at_start.seconds,
+        tables=(*begun, *ranked),
+    )
+
+
+def _serve(
+    names: Sequence[str],
+    tables: Mapping[str, TableJobs],
+    *,
+    run: Callable[[str, Sequence[JobPlan | JobOutcome]], None],
+    may_serve: Callable[[str], bool],
+    clock: Callable[[], float],
+    until: float | None,
+) -> list[str]:
+    """Clean and archive tables, and return those for which the time until then was too short."""
+    for number, name in enumerate(names):
+        if until is not None and clock() >= until:
+            return list(names[number:])
+        if may_serve(name):
+            run(name, [job for job in tables[name].services if job.kind is not JobKind.CLUSTER])
+    return []
+
+
+def _earliest(first: float | None, second: float | None) -> float | None:
+    """Return the earlier of two times, of which None never comes."""
+    return min((each for each in (first, second) if each is not None), default=None)
+
+
+def _measured_rewrite(
+    job: JobPlan, table: ResolvedTable, operations: Operations, *, at_ms: int, is_open: bool
+) -> DueRewrite | None:
+    """Return what a run may rewrite of a table, or None if no clustering is due.
+
+    While the window is closed, nothing is measured.
+    """
+    handle = opened(job)
+    if not is_clustering_due(handle, Trigger.ASYNC):
+        return None
+    if not is_open:
+        return DueRewrite(table=table.name, groups=(), max_groups=0)
+    spec = handle.spec
+    assert spec is not None, "what is applied has a spec"
+    assert job.budget_bytes is not None, "a run has a budget"
+    check_strategies(spec.clustering, handle.store.allowed)
+    with handle.failures_masked():
+        debt = retry_stale(due_figures)(handle, spec, budget_bytes=job.budget_bytes, with_gain=True)
+    return due_rewrite(table, debt, operations, at_ms=at_ms)
+
+
+def _limited(job: JobPlan, ranked: RankedRewrite, *, stops: float | None) -> JobPlan:
+    """Return a clustering job that rewrites what was taken of its table, and stops in time."""
+    assert job.budget_bytes is not None, "a run has a budget"
+    stops_at_ms = None if stops is None else round(stops * 1000)
+    return replace(job, spent_bytes=ranked.budget(job.budget_bytes).spent_bytes, stops_at_ms=stops_at_ms)
