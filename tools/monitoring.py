@@ -29,8 +29,9 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
         *("orphans", "write_amplification"),
     ),
     "Services and runs": (
-        *("last_commit_timestamp", "last_clean_timestamp", "last_archive_timestamp"),
-        *("last_clustering_timestamp", "timeline_commits", "commits_since_clean", "savepoints"),
+        *("last_commit_timestamp", "oldest_pending_write_timestamp", "last_clean_timestamp"),
+        *("last_archive_timestamp", "last_clustering_timestamp", "timeline_commits"),
+        *("commits_since_clean", "savepoints"),
         *("publish_lag", "last_run_timestamp", "last_run_success", "measured_timestamp", "readable"),
     ),
 }
@@ -211,6 +212,8 @@ def _rules() -> Iterator[dict[str, Any]]:
         command="parquetry metrics",
     )
     for check in HEALTH_CHECKS:
+        if check.name == "last_run":
+            continue  # ParquetryRunFailed also fires for tables that cannot be read
         yield _rule(
             f"ParquetryTable{check.name.title().replace('_', '')}",
             f'{PREFIX}unhealthy{{check="{check.name}"}} == 1',

@@ -29,6 +29,7 @@ DEBT_SHARE: Final = 0.2
 DEBT_DAYS: Final = 2
 WRITE_AMPLIFICATION: Final = 20
 VERSIONS_FACTOR: Final = 2
+PENDING_DAYS: Final = 2
 COMMITS_TO_CLEAN: Final = 5
 ARCHIVE_BATCHES: Final = 3
 SAVEPOINT_DAYS: Final = 30
@@ -166,9 +167,22 @@ def _rewrite(table: TableCondition) -> tuple[str, ...]:
     return ("service", "cluster", table.table, *(() if is_due else ("--plan-only", "-v")))
 
 
+def _last_run(table: TableCondition) -> _Found:
+    if table.last_run is None or table.last_run.succeeded:
+        return None
+    age_ms = max(0, table.now_ms - table.last_run.started_ms)
+    reason = Message("a job failed in the newest run, {age} ago", age=human_duration(age_ms / 1000))
+    return reason, ("run", "--select", table.table)
+
+
+def _is_before_clustering(table: TableCondition) -> bool:
+    """Return whether files are due and the policy waits for more commits before it rewrites them."""
+    return table.debt is not None and table.debt.rewrite_bytes > 0 and table.debt.commits_until_due > 0
+
+
 def _small_files(table: TableCondition) -> _Found:
     many = table.small_files > SMALL_FILES_PER_PARTITION * table.partitions
-    if not many or table.small_files < SMALL_FILES_SHARE * table.files:
+    if not many or table.small_files < SMALL_FILES_SHARE * table.files or _is_before_clustering(table):
         return None
     reason = Message(
         "{small:,d} of {files:,d} files are small, in partitions: {partitions:,d}",
@@ -182,6 +196,8 @@ def _small_files(table: TableCondition) -> _Found:
 def _files(table: TableCondition) -> _Found:
     needed = table.files_needed
     if needed is None or table.files < max(FILES_FACTOR * needed, needed + FILES_MORE):
+        return None
+    if _is_before_clustering(table):
         return None
     reason = Message("{files:,d} files have rows for {needed:,d} files", files=table.files, needed=needed)
     return reason, _rewrite(table)
@@ -197,10 +213,12 @@ def _skew(table: TableCondition) -> _Found:
 
 
 def _clustering_debt(table: TableCondition) -> _Found:
-    if table.debt is None or not table.debt.rewrite_bytes:
+    if table.debt is None or not table.debt.rewrite_bytes or _is_before_clustering(table):
         return None
     share = table.debt.rewrite_bytes / max(table.size_bytes, 1)
-    age_ms = 0 if table.oldest_due_ms is None else table.now_ms - table.oldest_due_ms
+    # What is due after a clustering has become due since then, also if it is older.
+    since_ms = max(table.oldest_due_ms or table.now_ms, table.last_clustering_ms or 0)
+    age_ms = max(0, table.now_ms - since_ms)
     if share <= DEBT_SHARE and age_ms <= DEBT_DAYS * _DAY_MS:
         return None
     reason = Message(
@@ -231,6 +249,18 @@ def _file_versions(table: TableCondition) -> _Found:
         kept=kept,
     )
     return reason, ("service", "clean", table.table)
+
+
+def _pending_writes(table: TableCondition) -> _Found:
+    instant, begun_ms = next(iter(table.pending_writes_ms.items()), ("", table.now_ms))
+    if table.now_ms - begun_ms <= PENDING_DAYS * _DAY_MS:
+        return None
+    reason = Message(
+        "the write {instant} began {age} ago and has not ended; cleans and archivals stop at it",
+        instant=instant,
+        age=human_duration((table.now_ms - begun_ms) / 1000),
+    )
+    return reason, ("service", "rollback", table.table, instant)
 
 
 def _clean(table: TableCondition) -> _Found:
@@ -288,6 +318,7 @@ def _publish(table: TableCondition) -> _Found:
 
 
 HEALTH_CHECKS: Final[tuple[HealthCheck, ...]] = (
+    HealthCheck(name="last_run", limit="a job that failed in its newest recorded run", find=_last_run),
     HealthCheck(
         name="small_files",
         limit=f"more than {SMALL_FILES_PER_PARTITION} small files a partition on average, and at least "
@@ -306,7 +337,7 @@ HEALTH_CHECKS: Final[tuple[HealthCheck, ...]] = (
     HealthCheck(
         name="clustering_debt",
         limit=f"more than {DEBT_SHARE:.0%} of the bytes due for clustering, or a file due for more than "
-        f"{DEBT_DAYS} days",
+        f"{DEBT_DAYS} days since the last clustering",
         find=_clustering_debt,
     ),
     HealthCheck(
@@ -318,6 +349,11 @@ HEALTH_CHECKS: Final[tuple[HealthCheck, ...]] = (
         name="file_versions",
         limit=f"a file with more than {VERSIONS_FACTOR} times the versions that retention keeps",
         find=_file_versions,
+    ),
+    HealthCheck(
+        name="pending_writes",
+        limit=f"a write that began more than {PENDING_DAYS} days ago and has not ended",
+        find=_pending_writes,
     ),
     HealthCheck(
         name="clean",

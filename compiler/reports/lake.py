@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import ceil, inf
 from typing import Any, Final, TypeAlias
@@ -30,11 +30,13 @@ from parquetry.errors import ParquetryError
 from parquetry.message import Text
 from parquetry.project import ResolvedTable
 from parquetry.project.model.table_tests import ERROR, ITSELF
+from parquetry.runtime.clustering.plan.due import commits_until_due
 from parquetry.runtime.clustering.plan.history import (
     ForecastErrorSummary,
     completed_clusterings,
     forecast_error,
 )
+from parquetry.runtime.clustering.plan.survey import commits_since_clustering
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.errors import (
     CorruptTableError,
@@ -128,7 +130,8 @@ class TableCondition(Brief):
         skew: The largest partition divided by the median one; None if there is a single one.
         file_versions: The largest number of versions of a file.
         file_versions_kept: The largest number that retention keeps; None if age decides.
-        debt: The work that is due under the applied spec, None if none is applied.
+        debt: The work that is due under the applied spec, None if none is applied. ``commits_until_due`` is
+            the number of writes until the policy starts the clustering.
         oldest_due_ms: The oldest file that is due for clustering, None if none is.
         queries: What each declared query reads now, and will read once the debt is paid.
         excess_read_bytes: The bytes a day that the declared queries would no longer read once the debt is
@@ -148,6 +151,7 @@ class TableCondition(Brief):
         last_archive_ms: The newest archival.
         last_clustering_ms: The newest clustering.
         savepoints_ms: The time of each savepoint by its instant, oldest first.
+        pending_writes_ms: The time at which each pending write began, by its instant, oldest first.
         last_run: The newest recorded run of the table.
     """
 
@@ -180,6 +184,7 @@ class TableCondition(Brief):
     last_archive_ms: int | None
     last_clustering_ms: int | None
     savepoints_ms: Mapping[str, int]
+    pending_writes_ms: Mapping[str, int]
     last_run: LastRun | None = None
 
 
@@ -275,9 +280,7 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
         skew=_value(scope, "max_skew"),
         file_versions=_count(scope, "max_file_versions"),
         file_versions_kept=_file_versions_kept(spec.retention, savepoints=len(savepoints_ms)),
-        debt=debt_figures(handle, live.view, slices, live.debt, spec, budget_bytes=0)
-        if is_governed
-        else None,
+        debt=_debt(live) if is_governed else None,
         oldest_due_ms=live.now_ms - round(due_age * 1000) if due_age else None,
         queries=queries,
         excess_read_bytes=excess_read_bytes(queries, spec),
@@ -296,8 +299,16 @@ def _condition(live: LiveTable, *, table: str, last_run: LastRun | None) -> Tabl
         last_archive_ms=timeline.layout.newest_archive_ms(handle.store),
         last_clustering_ms=instant_ms(handle, last_clustering(timeline)),
         savepoints_ms=savepoints_ms,
+        pending_writes_ms=_pending_writes_ms(handle, timeline),
         last_run=last_run,
     )
+
+
+def _debt(live: LiveTable) -> DueFigures:
+    """Return the work that is due under the applied spec, and how many writes start the clustering."""
+    figures = debt_figures(live.handle, live.view, live.slices, live.debt, live.spec, budget_bytes=0)
+    commits = commits_since_clustering(live.timeline) if figures.rewrite_bytes else 0
+    return replace(figures, commits_until_due=commits_until_due(commits, live.spec))
 
 
 def _publish_lag_seconds(handle: TableHandle, *, now_ms: int) -> Mapping[str, float]:
@@ -338,6 +349,12 @@ def _savepoints_ms(timeline: Timeline) -> Mapping[str, int]:
     """Return when each savepoint was made, by its instant, oldest first."""
     made = {time: timeline.savepoint_metadata(time).created_at_ms for time in timeline.savepoints}
     return dict(sorted(made.items(), key=lambda entry: entry[1]))
+
+
+def _pending_writes_ms(handle: TableHandle, timeline: Timeline) -> Mapping[str, int]:
+    """Return when each pending write began, by its instant, oldest first, if the instant is a time."""
+    begun = ((write.time, instant_ms(handle, write.time)) for write in timeline.pending_writes)
+    return {instant: begun_ms for instant, begun_ms in begun if begun_ms is not None}
 
 
 def _files_needed(scope: Scope) -> int | None:

@@ -298,6 +298,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         values=_of(lambda table: _seconds(table.last_commit_ms)),
     ),
     Metric(
+        name="oldest_pending_write_timestamp",
+        help="Time at which the oldest write began that has not ended.",
+        unit="seconds",
+        values=_of(lambda table: _seconds(next(iter(table.pending_writes_ms.values()), None))),
+    ),
+    Metric(
         name="publish_lag",
         help="Age of the oldest write that a published format does not show, 0 without one, and infinity if "
         "its metadata cannot be read.",

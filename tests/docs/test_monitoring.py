@@ -83,5 +83,7 @@ def test_panels_do_not_overlap():
 
 def test_each_health_check_has_an_alert():
     watched = [check for rule in RULES for check in re.findall(r'check="(\w+)"', rule["expr"])]
-    assert watched == [check.name for check in HEALTH_CHECKS]
+    assert ["last_run", *watched] == [check.name for check in HEALTH_CHECKS], (
+        "ParquetryRunFailed is its alert"
+    )
     assert len({rule["alert"] for rule in RULES}) == len(RULES)

@@ -1,4 +1,4 @@
-"""Stores around a store: one counts, one stops, one loses answers, one refuses to write.
+"""Stores around a store: one counts, one stops, one loses answers, one refuses to write, one has another time.
 
 All of them pickle and keep what they count in a file, so that operations of worker processes
 count too.
@@ -138,6 +138,17 @@ class WrappedStore(ObjectStore):
 
     def spark_uri(self, path: str) -> str:
         return self.inner.spark_uri(path)
+
+
+class ShiftedStore(WrappedStore):
+    """The same store, whose clock is some ``days`` ahead of that of its files, or behind if they are negative."""
+
+    def __init__(self, inner: ObjectStore, *, days: float = 0) -> None:
+        super().__init__(inner)
+        self.days = days
+
+    def now_ms(self) -> int:
+        return self.inner.now_ms() + round(self.days * 86_400_000)
 
 
 class CountingStore(WrappedStore):

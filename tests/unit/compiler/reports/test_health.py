@@ -1,4 +1,4 @@
-"""Each decay of a table raises the health line that is for it, healthy tables have none, and the worst is first."""
+"""Healthy tables have no health line, tables with lines are sorted, the worst first, and every format shows them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.operating.health import HealthView
 from parquetry.cli.views.operating.metrics import MetricsView
 from parquetry.compiler.reports.health import (
+    DEBT_DAYS,
     HEALTH_CHECKS,
-    PUBLISH_HOURS,
-    SAVEPOINT_DAYS,
     health_lines,
     health_of,
 )
@@ -35,35 +34,19 @@ from parquetry.runtime.spec.table_spec import DeltaFormat, Publish, RetentionPol
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, write_applied
 from parquetry.runtime.table.handle import open_table
-from tests.support.effort import in_full
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.repository import ROOT
 from tests.support.small_table import FAST, SmallTable
-from tests.support.stores import WrappedStore
+from tests.support.stores import ShiftedStore
 from tests.support.tested_layouts import (
     DAY_MS,
     FULL,
     fill,
     foreign_appends,
-    healthy_history,
     healthy_table,
-    many_files,
-    one_large_partition,
-    orphan,
     shuffled_values,
-    single_deletes,
     single_updates,
-    upsert_storm,
 )
-
-
-class StoreLater(WrappedStore):
-    """The same store some days later."""
-
-    days = 0.0
-
-    def now_ms(self):
-        return self.inner.now_ms() + round(self.days * DAY_MS)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +66,7 @@ def table(base, tmp_path):
 
 
 def condition(table, *, days=0):
-    store = StoreLater(table.store)
-    store.days = days
-    return read_table(open_table(store), table="t")
+    return read_table(open_table(ShiftedStore(table.store, days=days)), table="t")
 
 
 def checks(table, *, days=0):
@@ -95,22 +76,6 @@ def checks(table, *, days=0):
 
 def with_spec(table, number=3, **changes):
     write_applied(table.store, dataclasses.replace(read_applied(table.store).spec, **changes), number=number)
-
-
-def one_shuffled_file(table):
-    """A single file of 13 comes again: less than a fifth of the bytes is due."""
-    table.insert({f"aagain{value}": (value, "a") for value in range(FULL // 2, FULL * 3 // 2)})
-
-
-def no_cleans(table):
-    for number in range(7):
-        table.upsert({f"a{number:06}": (number, "a")})
-
-
-def orphans_without_cleans(table):
-    orphan(table)
-    for number in range(3, 7):
-        fill(table, number, "a")
 
 
 def no_archivals(table):
@@ -139,43 +104,6 @@ def no_publishing(table):
     published(table, shown=False)
 
 
-DECAYS = [
-    (foreign_appends, "small_files", 0),
-    (many_files, "files", 0),
-    (one_large_partition, "skew", 0),
-    (shuffled_values, "clustering_debt", 0),
-    (upsert_storm, "clustering_debt", 0),
-    (one_shuffled_file, "clustering_debt", 2.1),
-    (single_updates, "write_amplification", 0),
-    (single_deletes, "write_amplification", 0),
-    (single_updates, "file_versions", 0),
-    (no_cleans, "clean", 0),
-    (orphans_without_cleans, "clean", 0),
-    (no_archivals, "archive", 0),
-    (a_savepoint, "savepoints", SAVEPOINT_DAYS + 0.1),
-    (a_foreign_write_to_the_log, "publish", 0),
-    (no_publishing, "publish", (PUBLISH_HOURS + 1) / 24),
-]
-
-
-@pytest.mark.parametrize(("decay", "check", "days"), DECAYS)
-def test_a_decay_raises_the_line_that_is_for_it(table, decay, check, days):
-    decay(table)
-    assert check in checks(table, days=days)
-
-
-def test_each_check_has_a_decay():
-    assert {check for _, check, _ in DECAYS} == {check.name for check in HEALTH_CHECKS}
-    assert len({decay for decay, _, _ in DECAYS}) >= 12
-
-
-@pytest.mark.parametrize("seed", range(200 if in_full() else 3))
-def test_a_healthy_history_raises_no_line(tmp_path, seed):
-    table = healthy_table(tmp_path / "t")
-    healthy_history(table, seed)
-    assert checks(table) == []
-
-
 def test_a_repaired_table_has_no_line_any_more(table):
     single_updates(table)
     assert "clean" in checks(table)
@@ -199,6 +127,7 @@ def test_metadata_that_cannot_be_read_is_infinitely_behind(table):
     a_foreign_write_to_the_log(table)
     found = condition(table)
     assert found.publish_lag_seconds == {"delta": inf}
+    assert [line.check for line in health_lines(found)] == ["publish"]
     (lag,) = [m for m in measured(Lake(project="shop", target="dev", tables=(found,))) if "lag" in m.name]
     assert '"} +Inf\n' in open_metrics([lag])
     answer = json.loads(json_document(MetricsView(), [lag]))
@@ -285,6 +214,21 @@ def test_the_table_whose_debt_costs_queries_most_is_first(healthy):
     page = HealthView().html(found)
     assert page.index(">costly<") < page.index(">cheap<") < page.index(">healthy<")
     assert "5 of 7 tables need attention" in page
+
+
+def test_files_are_due_since_the_last_clustering(healthy):
+    def found(clustered, *, until_due=0):
+        now_ms, debt = healthy.now_ms, dataclasses.replace(healthy.debt, rewrite_bytes=1)
+        figures = dataclasses.replace(
+            healthy,
+            debt=dataclasses.replace(debt, commits_until_due=until_due),
+            oldest_due_ms=now_ms - 40 * DAY_MS,
+            last_clustering_ms=None if clustered is None else now_ms - clustered * DAY_MS,
+        )
+        return [line.check for line in health_lines(figures)]
+
+    assert found(None) == found(DEBT_DAYS + 1) == ["clustering_debt"]
+    assert found(DEBT_DAYS) == found(None, until_due=1) == []
 
 
 def test_queries_count_as_often_as_they_run(table):

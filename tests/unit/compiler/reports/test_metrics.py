@@ -29,13 +29,12 @@ from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.repository import ROOT
 from tests.support.small_table import FAST, SmallTable
-from tests.support.stores import CountingStore, WrappedStore
+from tests.support.stores import CountingStore, ShiftedStore
 
 CLUSTERED = EVENTS | {
     "queries": [{"name": "low", "where": "v < 2"}],
     "clustering": {"trigger": "async", "execution": {"strategy": "sort", "columns": ["v"]}},
 }
-DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="module")
@@ -165,18 +164,11 @@ def test_services_leave_their_times(folder):
     assert found["parquetry_table_commits_since_clean", "events"] == 0
 
 
-class StoreInFuture(WrappedStore):
-    """The same store eight days later."""
-
-    def now_ms(self):
-        return self.inner.now_ms() + 8 * DAY_MS
-
-
 def test_savepoints_are_counted_by_age(folder):
     create_savepoint(events(folder).handle, timing=FAST)
     later = dataclasses.replace(
         folder.workspace(),
-        open=lambda location, options, allowed: StoreInFuture(open_store(location, options, allowed)),
+        open=lambda *place: ShiftedStore(open_store(*place), days=8),
     )
     found = values(open_metrics(measured(read_lake(later, last_runs={}))))
     counts = [found["parquetry_table_savepoints", age, "events"] for age in ("0", "7", "30", "90")]

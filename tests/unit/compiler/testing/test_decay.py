@@ -12,9 +12,8 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from tests.support.effort import in_full
 from tests.support.small_table import SmallTable
-from tests.support.stores import WrappedStore
+from tests.support.stores import ShiftedStore
 from tests.support.tested_layouts import (
-    DAY_MS,
     by_status,
     fill,
     foreign_appends,
@@ -86,15 +85,8 @@ def test_a_partition_that_is_late_is_caught(table):
     assert by_status(outcomes(table, expected)) == {}
 
 
-class LaterStore(WrappedStore):
-    """The same store two days later."""
-
-    def now_ms(self) -> int:
-        return self.inner.now_ms() + 2 * DAY_MS
-
-
 def test_a_table_that_nobody_wrote_to_is_stale(table):
-    later = under_test(table, store=LaterStore(table.store))
+    later = under_test(table, store=ShiftedStore(table.store, days=2))
     found = execute_tests([later], run_id=None, target=None)
     assert by_status(found.outcomes) == {Status.FAILED: ["max_commit_age"]}
 
