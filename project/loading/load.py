@@ -324,7 +324,8 @@ def _changes_tables(file: SpecFile | None, target: str) -> bool:
     if file is None:
         return False
     declared = file.node.at(("targets", target))
-    return any(key in declared.keys and declared.children[key].value for key in ("overrides", READERS_PATH))
+    changing = (declared.children.get(key) for key in ("overrides", READERS_PATH))
+    return any(node is not None and node.value for node in changing)
 
 
 def _check_locations(resolutions: Sequence[Resolution], found: list[Diagnostic]) -> None:

@@ -88,7 +88,7 @@ def publish(value: Mapping[str, Any], catalogs: Mapping[str, Any]) -> Publish | 
 def _iceberg(value: Mapping[str, Any], catalogs: Mapping[str, Any]) -> IcebergFormat:
     name = value.get("catalog")
     declared = None if name is None else catalogs.get(name)
-    if name is None or not isinstance(declared, Mapping):
+    if name is None or not isinstance(declared, Mapping) or "type" not in declared:
         return IcebergFormat(name=value.get("name"))
     options = {key: str(option) for key, option in declared.items() if key != "type"}
     return IcebergFormat(
@@ -120,13 +120,15 @@ def retention(value: Mapping[str, Any]) -> RetentionPolicy:
         keep_versions=clean.get("keep_versions"),
         max_age_seconds=None if age is None else duration_seconds(age),
         archive_keep_commits=value["archive"]["keep_commits"],
-        partitions=_partition_retention(value["partitions"]) if "partitions" in value else None,
+        partitions=_partition_retention(value.get("partitions", {})),
         quarantine_seconds=duration_seconds(value["quarantine"]) if "quarantine" in value else None,
     )
 
 
-def _partition_retention(value: Mapping[str, Any]) -> PartitionRetention:
-    """Return the rule that decides which partitions stay, in whole days."""
+def _partition_retention(value: Mapping[str, Any]) -> PartitionRetention | None:
+    """Return the rule that decides which partitions stay, in whole days; None without a complete one."""
+    if not {"column", "keep"} <= value.keys():
+        return None
     return PartitionRetention(
         column=value["column"],
         keep_days=duration_seconds(value["keep"]) // DAY_SECONDS,

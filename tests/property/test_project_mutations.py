@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +85,7 @@ def load(kind: str, content: bytes) -> None:
     files: dict[str, str | bytes] = {
         "parquetry.yml": PROJECT,
         "tables/flights.yml": TABLE + "policy: standard\n",
-        "policies/standard.yml": POLICY,
+        "policies/standard.yml": POLICY + "publish: {iceberg: {catalog: here}}\n",
     }
     root = Path(tempfile.mkdtemp())
     try:
@@ -165,6 +167,46 @@ def test_mutated_texts_end_in_findings(mutation):
 @without_deadline(examples(150))
 def test_mutated_values_end_in_findings(mutation):
     check(*mutation)
+
+
+def keys_of_valid_files() -> Iterator[tuple[Case, Any, tuple[str | int, ...]]]:
+    """Each key of the valid files once, with the content of a file that has it and its path there."""
+    seen = set()
+    for case in VALID:
+        content = yaml.safe_load(TEXTS[case])
+        for path in paths_in(content):
+            key = case.kind, tuple(part for part in path if isinstance(part, str))
+            if isinstance(path[-1], str) and key not in seen:
+                seen.add(key)
+                yield case, content, path
+
+
+def paths_in(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, child in children:
+        yield (*path, key)
+        yield from paths_in(child, (*path, key))
+
+
+MISSING = object()
+
+
+@pytest.mark.parametrize("wrong", [MISSING, None, "3x", {"a": 1}], ids=["missing", "null", "text", "mapping"])
+def test_a_wrong_value_of_any_key_ends_in_findings(wrong):
+    keys = list(keys_of_valid_files())
+    assert len(keys) > 200
+    for case, content, path in keys:
+        changed = copy.deepcopy(content)
+        parent = changed
+        for key in path[:-1]:
+            parent = parent[key]
+        if wrong is MISSING:
+            del parent[path[-1]]
+        else:
+            parent[path[-1]] = wrong
+        load(case.kind, yaml.safe_dump(changed, allow_unicode=True).encode())
 
 
 @given(st.sampled_from(CASES), st.binary(max_size=60))
