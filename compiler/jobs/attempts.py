@@ -1,100 +1,101 @@
-"""Attempts of jobs: whether a job is due, its launch, and the outcome that a failure becomes."""
+"""The attempts of a run's jobs: whether each is due, its launch, and the result of the run so far."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from pathlib import Path
+from threading import Lock
 
-from parquetry.compiler.jobs.launch import Launch
+from parquetry.compiler.jobs.launch import BudgetedLauncher
 from parquetry.compiler.jobs.observers import Observer
-from parquetry.compiler.jobs.results import OPEN, JobOutcome
+from parquetry.compiler.jobs.results import FILES, Diagnose, JobOutcome, RunResult, attempt, outcome_of, save
+from parquetry.compiler.jobs.table_jobs import TableJobs
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.plan.due import is_clustering_due
 from parquetry.runtime.interruption import is_interrupted
-from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.job import JobKind, JobPlan, resolve_environment
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import TableHandle, open_table
 
-_Result = TypeVar("_Result")
-Diagnose = Callable[[Exception], ParquetryError]
 
+class Attempts:
+    """The attempts of a run's jobs. Several threads may run jobs, each those of another table.
 
-def run_jobs(
-    table: ResolvedTable,
-    jobs: Sequence[JobPlan | JobOutcome],
-    launch: Launch,
-    observer: Observer,
-    diagnose: Diagnose,
-) -> Iterator[JobOutcome]:
-    """Run the due jobs of a table in order, and yield their outcomes; stop after the first failure.
-
-    An entry of ``jobs`` that is already an outcome is yielded as it is.
+    Attributes:
+        tables: The jobs of the tables by name.
+        result: The result of the run so far.
+        launcher: The launcher, which counts the rewritten bytes.
+        diagnose: Turns a bug into an error that can be shown.
     """
-    for plan in jobs:
-        if isinstance(plan, JobOutcome):
-            yield plan
-            if plan.name == OPEN:
+
+    def __init__(
+        self,
+        tables: Mapping[str, TableJobs],
+        result: RunResult,
+        *,
+        launcher: BudgetedLauncher,
+        observer: Observer,
+        diagnose: Diagnose,
+        root: Path,
+    ) -> None:
+        """Save results in the project's folder ``root``, and report jobs to ``observer``."""
+        self.tables, self.result, self.launcher, self.diagnose = tables, result, launcher, diagnose
+        self._observer, self._root, self._turn = observer, root, Lock()
+        self._outcomes: dict[str, list[JobOutcome]] = {name: [] for name in tables}
+
+    def run(self, table: str, jobs: Iterable[JobPlan | JobOutcome]) -> None:
+        """Run the due jobs of a table in order, and stop after the first failure.
+
+        An entry of ``jobs`` that is already an outcome is kept as it is. The results so far are saved for the
+        case that the run is killed later.
+        """
+        done = tuple(self._attempted(jobs))
+        with self._turn:
+            self._outcomes[table] += done
+            outcomes = tuple(outcome for of_table in self._outcomes.values() for outcome in of_table)
+            self.result = replace(self.result, outcomes=outcomes)
+            if any(outcome.is_worth_saving for outcome in done):
+                save(self._root, self.result)
+
+    def failures(self, table: str) -> set[str]:
+        """Return the names of the table's failed outcomes."""
+        return {outcome.name for outcome in self._outcomes[table] if outcome.error is not None}
+
+    def may_serve(self, table: str) -> bool:
+        """Return whether services of a table may run: no job has failed, and files alone may be damaged."""
+        return self.failures(table) <= {FILES}
+
+    def _attempted(self, jobs: Iterable[JobPlan | JobOutcome]) -> Iterator[JobOutcome]:
+        for job in jobs:
+            if isinstance(job, JobOutcome):
+                yield job
+                continue
+            is_due = attempt(job.table, job.name, partial(_is_due, job), self.diagnose)
+            if isinstance(is_due, JobOutcome):
+                yield is_due
                 return
-            continue
-        is_due = attempt(plan.table, plan.name, partial(_is_due, plan), diagnose)
-        if isinstance(is_due, JobOutcome):
-            yield is_due
-            return
-        if not is_due:
-            continue
-        if is_interrupted():
-            return
-        observer.started(plan)
-        started_at = time.monotonic()
-        result = attempt(plan.table, plan.name, partial(launch, plan), diagnose)
-        outcome = result if isinstance(result, JobOutcome) else outcome_of(plan, result)
-        outcome = replace(outcome, seconds=seconds_since(started_at))
+            if not is_due:
+                continue
+            if is_interrupted():
+                return
+            outcome = self.launch(job)
+            yield outcome
+            if outcome.error is not None:
+                return
+
+    def launch(self, job: JobPlan) -> JobOutcome:
+        """Launch a job, whether it is due or not, and return its outcome."""
+        self._observer.started(job)
+        outcome = outcome_of(job.table, job.name, partial(self.launcher, job), self.diagnose)
         if outcome.error is not None:
-            _locate(outcome.error, plan.spec, table)
-        observer.ended(outcome)
-        yield outcome
-        if outcome.error is not None:
-            return
-
-
-def attempt(table: str, name: str, body: Callable[[], _Result], diagnose: Diagnose) -> _Result | JobOutcome:
-    """Return the result of ``body``, or a failed outcome if it raises an error."""
-    try:
-        return body()
-    except ParquetryError as failure:
-        return JobOutcome(table=table, name=name, error=failure)
-    except Exception as bug:  # noqa: BLE001  # a bug in one table must not end the run of the others
-        return JobOutcome(table=table, name=name, error=diagnose(bug))
-
-
-def outcome_of(plan: JobPlan, result: JobResult) -> JobOutcome:
-    """Return the outcome of a job that ended with a result."""
-    return JobOutcome(table=plan.table, name=plan.name, result=result)
-
-
-def seconds_since(started_at: float) -> float:
-    """Return the seconds since a reading of the monotonic clock."""
-    return round(time.monotonic() - started_at, 1)
-
-
-def opened(plan: JobPlan) -> TableHandle:
-    """Return the table of a job."""
-    store = open_store(plan.location, resolve_environment(plan.storage), plan.spec.allowed)
-    return open_table(store, owner=plan.owner)
-
-
-def _is_due(plan: JobPlan) -> bool:
-    """Return whether the job must run; asynchronous clustering may have become due by the jobs before it."""
-    if plan.kind is not JobKind.CLUSTER:
-        return True
-    return is_clustering_due(opened(plan), Trigger.ASYNC)
+            _locate(outcome.error, job.spec, self.tables[job.table].table)
+        self._observer.ended(outcome)
+        return outcome
 
 
 def _locate(failure: ParquetryError, applied: TableSpec, table: ResolvedTable) -> None:
@@ -111,3 +112,16 @@ def _sql(spec: TableSpec) -> Mapping[str, str | None]:
     found = {f"sources.{source.name}.select": source.select for source in spec.sources}
     found |= {f"sources.{source.name}.delete_when": source.delete_when for source in spec.sources}
     return found | {f"columns.{column.name}.generated": column.generated for column in spec.columns}
+
+
+def _is_due(plan: JobPlan) -> bool:
+    """Return whether the job must run; asynchronous clustering may have become due by the jobs before it."""
+    if plan.kind is not JobKind.CLUSTER:
+        return True
+    return is_clustering_due(opened(plan), Trigger.ASYNC)
+
+
+def opened(plan: JobPlan) -> TableHandle:
+    """Return the table of a job."""
+    store = open_store(plan.location, resolve_environment(plan.storage), plan.spec.allowed)
+    return open_table(store, owner=plan.owner)

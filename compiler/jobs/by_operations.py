@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,11 +15,9 @@ from parquetry.compiler.evidence.run_order import (
     rank_rewrites,
     usual_throughput,
 )
-from parquetry.compiler.jobs.attempts import Diagnose, attempt, opened
-from parquetry.compiler.jobs.launch import BudgetedLauncher
-from parquetry.compiler.jobs.results import JobOutcome
+from parquetry.compiler.jobs.attempts import Attempts, opened
+from parquetry.compiler.jobs.results import JobOutcome, attempt
 from parquetry.compiler.jobs.side_by_side import SideBySide
-from parquetry.compiler.jobs.table_jobs import TableJobs
 from parquetry.project import ResolvedTable
 from parquetry.project.model.operations import Operations
 from parquetry.project.model.resolved import Target
@@ -32,15 +30,7 @@ from parquetry.runtime.timeline.rereading import retry_stale
 
 
 def run_by_operations(
-    target: Target,
-    operations: Operations,
-    tables: Mapping[str, TableJobs],
-    *,
-    run: Callable[[str, Sequence[JobPlan | JobOutcome]], None],
-    may_serve: Callable[[str], bool],
-    launch: BudgetedLauncher,
-    diagnose: Diagnose,
-    clock: Callable[[], float],
+    attempts: Attempts, target: Target, operations: Operations, *, clock: Callable[[], float]
 ) -> RunOrder:
     """Run the services of tables by the target's operations, and return the order of the rewrites.
 
@@ -49,57 +39,50 @@ def run_by_operations(
     each clustering the tables are ranked again, by the bytes and the time that are left.
 
     Args:
+        attempts: Runs the jobs.
         target: The target.
         operations: Its rules.
-        tables: The jobs of the tables by name.
-        run: Runs jobs of a table.
-        may_serve: Returns whether no earlier job of the table failed.
-        launch: The launcher, which counts the rewritten bytes.
-        diagnose: Turns a bug into an error that can be shown.
         clock: Returns the time in seconds since 1970 (UTC).
     """
     starts = clock()
     at_start = run_limits(target, operations, at=starts)
     ends = None if operations.window is None else operations.window.next_span(starts)[1]
-    left = _serve(
-        list(tables) if at_start.is_open else [],
-        tables,
-        run=run,
-        may_serve=may_serve,
-        clock=clock,
-        until=None if ends is None else (starts + ends) / 2,
-    )
-    clusterings: dict[str, JobPlan] = {}
-    for name, jobs in tables.items():
-        clustering = next((job for job in jobs.services if job.kind is JobKind.CLUSTER), None)
-        if clustering is not None and may_serve(name):
-            clusterings[name] = clustering
+    names = list(attempts.tables) if at_start.is_open else []
+    left = _serve(attempts, names, clock=clock, until=None if ends is None else (starts + ends) / 2)
+    clusterings = {
+        name: job
+        for name, jobs in attempts.tables.items()
+        if attempts.may_serve(name)
+        for job in jobs.clustering
+    }
 
     def measure(name: str) -> DueRewrite | JobOutcome | None:
         body = partial(
             _measured_rewrite,
             clusterings[name],
-            tables[name].table,
+            attempts.tables[name].table,
             operations,
             at_ms=round(starts * 1000),
             is_open=at_start.is_open,
         )
-        return attempt(name, JobKind.CLUSTER, body, diagnose)
+        return attempt(name, JobKind.CLUSTER, body, attempts.diagnose)
 
     due: dict[str, DueRewrite] = {}
     for name, found in zip(clusterings, map_each(clusterings, measure), strict=True):
         if isinstance(found, JobOutcome):
-            run(name, (found,))
+            attempts.run(name, (found,))
         elif found is not None:
             due[name] = found
     # The hours of the budget begin here. The window ends when it ends, whatever the time until here.
-    stops = _earliest(None if operations.seconds is None else clock() + operations.seconds, ends)
+    hours_end = None if operations.seconds is None else clock() + operations.seconds
+    stops = min((each for each in (hours_end, ends) if each is not None), default=None)
     limits = replace(at_start, usual_bytes_per_second=usual_throughput(due.values()))
     begun: list[RankedRewrite] = []
     with SideBySide(operations.parallel) as tables_at_once:
         while True:
             seconds = None if stops is None else max(stops - clock(), 0)
-            spent_bytes = launch.spent_bytes + sum(one.taken_bytes for one in tables_at_once.running)
+            running_bytes = sum(one.taken_bytes for one in tables_at_once.running)
+            spent_bytes = attempts.launcher.spent_bytes + running_bytes
             ranked = rank_rewrites(
                 tuple(due.values()), replace(limits, seconds=seconds, spent_bytes=spent_bytes)
             )
@@ -111,10 +94,10 @@ def run_by_operations(
                 continue
             del due[chosen.table]
             begun.append(chosen)
-            launch.taken_bytes[chosen.table] = chosen.taken_bytes
+            attempts.launcher.taken_bytes[chosen.table] = chosen.taken_bytes
             job = _limited(clusterings[chosen.table], chosen, stops=stops)
-            tables_at_once.start(chosen, partial(run, chosen.table, (job,)))
-    _serve(left, tables, run=run, may_serve=may_serve, clock=clock, until=ends)
+            tables_at_once.start(chosen, partial(attempts.run, chosen.table, (job,)))
+    _serve(attempts, left, clock=clock, until=ends)
     return RunOrder(
         starts_ms=round(starts * 1000),
         rewrite_bytes=at_start.rewrite_bytes,
@@ -124,26 +107,15 @@ def run_by_operations(
 
 
 def _serve(
-    names: Sequence[str],
-    tables: Mapping[str, TableJobs],
-    *,
-    run: Callable[[str, Sequence[JobPlan | JobOutcome]], None],
-    may_serve: Callable[[str], bool],
-    clock: Callable[[], float],
-    until: float | None,
-) -> list[str]:
+    attempts: Attempts, names: Sequence[str], *, clock: Callable[[], float], until: float | None
+) -> Sequence[str]:
     """Clean and archive tables, and return those for which the time until then was too short."""
     for number, name in enumerate(names):
         if until is not None and clock() >= until:
-            return list(names[number:])
-        if may_serve(name):
-            run(name, [job for job in tables[name].services if job.kind is not JobKind.CLUSTER])
-    return []
-
-
-def _earliest(first: float | None, second: float | None) -> float | None:
-    """Return the earlier of two times, of which None never comes."""
-    return min((each for each in (first, second) if each is not None), default=None)
+            return names[number:]
+        if attempts.may_serve(name):
+            attempts.run(name, attempts.tables[name].services)
+    return ()
 
 
 def _measured_rewrite(

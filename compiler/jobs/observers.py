@@ -38,35 +38,12 @@ class Observer(Protocol):
         ...
 
 
-class InTurn:
-    """An observer that receives from one thread at a time."""
-
-    def __init__(self, observer: Observer) -> None:
-        """Pass everything on to ``observer``."""
-        self._observer, self._turn = observer, Lock()
-
-    def planned(self, jobs: tuple[JobPlan, ...]) -> None:
-        """Pass the jobs on."""
-        with self._turn:
-            self._observer.planned(jobs)
-
-    def started(self, job: JobPlan) -> None:
-        """Pass the job on."""
-        with self._turn:
-            self._observer.started(job)
-
-    def ended(self, outcome: JobOutcome) -> None:
-        """Pass the outcome on."""
-        with self._turn:
-            self._observer.ended(outcome)
-
-
-class WithLineage:
-    """An observer that also reports each job as events."""
+class ReportingObserver:
+    """An observer that receives from one thread at a time, and whose jobs are also reported as events."""
 
     def __init__(self, observer: Observer, lineage: Lineage) -> None:
         """Pass everything on to ``observer``."""
-        self._observer, self._lineage = observer, lineage
+        self._observer, self._lineage, self._turn = observer, lineage, Lock()
 
     def planned(self, jobs: tuple[JobPlan, ...]) -> None:
         """Pass the jobs on."""
@@ -74,28 +51,31 @@ class WithLineage:
 
     def started(self, job: JobPlan) -> None:
         """Report the job, whose table records the settings of the target or it would not be planned."""
-        self._observer.started(job)
         source = next((source for source in job.spec.sources if source.name == job.source), None)
-        self._lineage.started(
-            TableWork(
-                table=job.table,
-                job=job.name,
-                location=job.location,
-                directory=job.directory,
-                spec=job.spec,
-                source=source,
-                reads=job.kind in (JobKind.CLUSTER, JobKind.TEST),
-                writes=job.kind is not JobKind.TEST,
-                plan_id=job.plan_id,
-                git_commit=job.git_commit,
-                dirty=job.dirty,
-            )
+        work = TableWork(
+            table=job.table,
+            job=job.name,
+            location=job.location,
+            directory=job.directory,
+            spec=job.spec,
+            source=source,
+            reads=job.kind in (JobKind.CLUSTER, JobKind.TEST),
+            writes=job.kind is not JobKind.TEST,
+            plan_id=job.plan_id,
+            git_commit=job.git_commit,
+            dirty=job.dirty,
         )
+        with self._turn:
+            self._observer.started(job)
+            self._lineage.started(work)
 
     def ended(self, outcome: JobOutcome) -> None:
         """Report the outcome."""
-        self._lineage.ended(outcome.table, outcome.name, result=_work_result(outcome), error=outcome.error)
-        self._observer.ended(outcome)
+        with self._turn:
+            self._lineage.ended(
+                outcome.table, outcome.name, result=_work_result(outcome), error=outcome.error
+            )
+            self._observer.ended(outcome)
 
 
 def _work_result(outcome: JobOutcome) -> WorkResult | None:

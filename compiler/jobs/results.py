@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, TypeVar
 
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.evidence.run_order import RunOrder
@@ -17,19 +19,22 @@ from parquetry.runtime.errors import InvalidDataError, PartialFailureError
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.codec import Brief, to_json_value
 
-OPEN, FILES = "open", "files"
-SYNC: Final = "sync"
-"""The name of the outcome that tells of the entry of a table in its catalog."""
+Diagnose = Callable[[Exception], ParquetryError]
+"""A function that turns a bug into an error that can be shown."""
+
+OPEN, FILES, SYNC = "open", "files", "sync"
+"""The names of outcomes without a job: of the table, of its base files, and of its entry in a catalog."""
+
 _SHOWN = 5
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JobOutcome(Brief):
     """The result of a job, or the error that prevented it.
 
-    ``name`` is ``open`` if the table could not be read, ``files`` if base files are missing or damaged, and
-    ``sync`` for the entry in a catalog.
-    ``seconds`` is the duration of the job, None if it did not start.
+    ``name`` is that of the job, ``open`` if the table could not be read, ``files`` if base files are missing
+    or damaged, and ``sync`` for the entry in a catalog. ``seconds`` is None if nothing started.
     """
 
     table: str
@@ -134,6 +139,29 @@ class RunResult(Brief):
                 reasons.append(outcome)
             shown |= texts
         return tuple(reasons)
+
+
+def attempt(table: str, name: str, body: Callable[[], _Result], diagnose: Diagnose) -> _Result | JobOutcome:
+    """Return the result of ``body``, or a failed outcome if it raises an error."""
+    try:
+        return body()
+    except ParquetryError as failure:
+        return JobOutcome(table=table, name=name, error=failure)
+    except Exception as bug:  # noqa: BLE001  # a bug in one table must not end the run of the others
+        return JobOutcome(table=table, name=name, error=diagnose(bug))
+
+
+def outcome_of(table: str, name: str, body: Callable[[], JobResult], diagnose: Diagnose) -> JobOutcome:
+    """Return the outcome of ``body`` with its duration."""
+    started_at = time.monotonic()
+    result = attempt(table, name, body, diagnose)
+    outcome = result if isinstance(result, JobOutcome) else JobOutcome(table=table, name=name, result=result)
+    return replace(outcome, seconds=seconds_since(started_at))
+
+
+def seconds_since(started_at: float) -> float:
+    """Return the seconds since a reading of the monotonic clock."""
+    return round(time.monotonic() - started_at, 1)
 
 
 def to_json(result: RunResult) -> dict[str, Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from threading import Lock
 
-from parquetry.compiler.jobs.attempts import Diagnose, attempt, outcome_of, run_jobs, seconds_since
+from parquetry.compiler.evidence.run_order import RunOrder
+from parquetry.compiler.jobs.attempts import Attempts
 from parquetry.compiler.jobs.by_operations import run_by_operations
 from parquetry.compiler.jobs.launch import BudgetedLauncher, Launch
-from parquetry.compiler.jobs.observers import InTurn, Observer, WithLineage
-from parquetry.compiler.jobs.results import FILES, OPEN, SYNC, JobOutcome, RunResult, save
+from parquetry.compiler.jobs.observers import Observer, ReportingObserver
+from parquetry.compiler.jobs.results import OPEN, SYNC, Diagnose, RunResult, outcome_of, save, seconds_since
 from parquetry.compiler.jobs.table_jobs import Only, observe_applied, table_jobs
 from parquetry.compiler.lineage.emission import lineage_of
 from parquetry.compiler.plan.target_changes import check_allowed
@@ -24,6 +24,7 @@ from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.run_results import recorded_run
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
+from parquetry.project.model.resolved import Target
 from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.layout.clustering.run_budget import by_last_clustering
 from parquetry.runtime.main import JobResult
@@ -64,129 +65,59 @@ def run_tables(
         UnappliedError: If the target has settings that can execute code and that it does not allow.
     """
     check_allowed(workspace)
-    root, target = workspace.project.root, workspace.project.target.name
+    project, started_at = workspace.project, time.monotonic()
+    root, target = project.root, project.target
     with (
-        recorded_run(root, run_id, target=target, started_ms=time.time_ns() // 1_000_000),
+        recorded_run(root, run_id, target=target.name, started_ms=time.time_ns() // 1_000_000),
         lineage_of(workspace, command="run", run_id=run_id) as lineage,
     ):
-        result = _run_tables(
-            workspace,
-            only=only,
-            run_id=run_id,
-            prepare=prepare,
-            observer=WithLineage(observer, lineage),
+        tables = {
+            table.name: table_jobs(workspace, table, only, diagnose, applied=applied)
+            for table in workspace.tables
+        }
+        plans = tuple(plan for jobs in tables.values() for plan in jobs.plans)
+        reporting = ReportingObserver(observer, lineage)
+        unapplied = sorted({setting for jobs in tables.values() for setting in jobs.unapplied})
+        attempts = Attempts(
+            tables,
+            RunResult(run_id=run_id, target=target.name, outcomes=(), unapplied=tuple(unapplied)),
+            launcher=BudgetedLauncher(prepare(plans)),
+            observer=reporting,
             diagnose=diagnose,
-            applied=applied,
-            clock=clock,
+            root=root,
         )
+        reporting.planned(plans)
+        for name, jobs in tables.items():
+            attempts.run(name, jobs.first)
+        order = _serve(attempts, target, clock) if only is not Only.INGEST else None
+        _sync(attempts, workspace, applied=applied)
+        tests = _test(attempts, workspace) if target.tests_after_run else None
+        result = replace(attempts.result, order=order, tests=tests, seconds=seconds_since(started_at))
+        result = replace(result, unsaved=save(root, result))
         lineage.failed(result.failure)
         return result
 
 
-def _run_tables(
-    workspace: Workspace,
-    *,
-    only: Only | None,
-    run_id: str,
-    prepare: Callable[[tuple[JobPlan, ...]], Launch],
-    observer: Observer,
-    diagnose: Diagnose,
-    applied: bool,
-    clock: Callable[[], float],
-) -> RunResult:
-    """Run the due jobs of the selected tables, and then their tests if the project asks for that.
+def _serve(attempts: Attempts, target: Target, clock: Callable[[], float]) -> RunOrder | None:
+    """Run the services of all tables, and return the order of the rewrites if the target has operations."""
+    if target.operations is not None:
+        return run_by_operations(attempts, target, target.operations, clock=clock)
+    for name in by_last_clustering({name: jobs.clustered for name, jobs in attempts.tables.items()}):
+        if attempts.may_serve(name):
+            attempts.run(name, (*attempts.tables[name].clustering, *attempts.tables[name].services))
+    return None
 
-    The results so far are saved while it runs, in case that the run is killed.
+
+def _sync(attempts: Attempts, workspace: Workspace, *, applied: bool) -> None:
+    """Bring the entries of tables in their catalogs to the newest state.
+
+    This catches up what former runs could not write. What keeps an entry from being written is a warning,
+    because the commits of the run are complete without it. A catalog that cannot be reached is not asked for
+    later tables.
     """
-    started_at = time.monotonic()
-    root = workspace.project.root
-    unapplied: set[str] = set()
-    planned = [
-        table_jobs(workspace, table, only, diagnose, applied=applied, unapplied=unapplied)
-        for table in workspace.tables
-    ]
-    all_jobs = tuple(
-        plan for jobs in planned for plan in (*jobs.first, *jobs.services) if isinstance(plan, JobPlan)
-    )
-    launch = BudgetedLauncher(prepare(all_jobs))
-    observer, turn = InTurn(observer), Lock()
-    observer.planned(all_jobs)
-    result = RunResult(
-        run_id=run_id,
-        target=workspace.project.target.name,
-        outcomes=(),
-        unapplied=tuple(sorted(unapplied)),
-    )
-    by_name = {jobs.table.name: jobs for jobs in planned}
-    ran: dict[str, list[JobOutcome]] = {name: [] for name in by_name}
-
-    def run(name: str, jobs: Sequence[JobPlan | JobOutcome]) -> None:
-        nonlocal result
-        done = tuple(run_jobs(by_name[name].table, jobs, launch, observer, diagnose))
-        with turn:
-            ran[name] += done
-            outcomes = tuple(outcome for of_table in ran.values() for outcome in of_table)
-            result = replace(result, outcomes=outcomes)
-            if any(outcome.is_worth_saving for outcome in done):
-                # If the run is killed later, the results up to here are saved.
-                save(root, result)
-
-    for name, jobs in by_name.items():
-        run(name, jobs.first)
-
-    def may_serve(name: str) -> bool:
-        return all(outcome.error is None or outcome.name == FILES for outcome in ran[name])
-
-    operations = workspace.project.target.operations
-    if operations is None or only is Only.INGEST:
-        for name in by_last_clustering({name: jobs.clustered for name, jobs in by_name.items()}):
-            if may_serve(name):
-                run(name, by_name[name].services)
-    else:
-        order = run_by_operations(
-            workspace.project.target,
-            operations,
-            by_name,
-            run=run,
-            may_serve=may_serve,
-            launch=launch,
-            diagnose=diagnose,
-            clock=clock,
-        )
-        result = replace(result, order=order)
     outages: dict[str, ParquetryError] = {}
-    for name, jobs in by_name.items():
-        if all(outcome.name != OPEN for outcome in ran[name]):
-            run(name, _synced(workspace, jobs.table, diagnose, applied=applied, outages=outages))
-    if workspace.project.target.tests_after_run:
-        tests = _tests(
-            workspace, result.outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose
-        )
-        result = replace(result, tests=tests)
-    result = replace(result, seconds=seconds_since(started_at))
-    return replace(result, unsaved=save(root, result))
 
-
-def _synced(
-    workspace: Workspace,
-    table: ResolvedTable,
-    diagnose: Diagnose,
-    *,
-    applied: bool,
-    outages: dict[str, ParquetryError],
-) -> tuple[JobOutcome, ...]:
-    """Bring the entry of a table in its catalog to the newest state, and return the outcome.
-
-    This catches up what former runs could not write. Without a catalog, the result is empty. What keeps the
-    entry from being written is a warning, because the commits of the run are complete without it. A catalog
-    that cannot be reached is added to ``outages``, and is not asked for later tables.
-    """
-    catalog = table.spec.extra.catalog
-    if catalog is None:
-        return ()
-    started_at = time.monotonic()
-
-    def body() -> JobResult:
+    def synced(table: ResolvedTable, catalog: str) -> JobResult:
         try:
             if catalog in outages:
                 raise outages[catalog]
@@ -199,37 +130,27 @@ def _synced(
         warnings = () if synced is None else synced.warnings
         return JobResult(table=table.name, job=SYNC, synced=synced, warnings=warnings)
 
-    result = attempt(table.name, SYNC, body, diagnose)
-    if not isinstance(result, JobOutcome):
-        result = JobOutcome(table=table.name, name=SYNC, result=result)
-    return (replace(result, seconds=seconds_since(started_at)),)
+    for name, jobs in attempts.tables.items():
+        catalog = jobs.table.spec.extra.catalog
+        if catalog is not None and OPEN not in attempts.failures(name):
+            body = partial(synced, jobs.table, catalog)
+            attempts.run(name, (outcome_of(name, SYNC, body, attempts.diagnose),))
 
 
-def _tests(
-    workspace: Workspace,
-    outcomes: Sequence[JobOutcome],
-    *,
-    run_id: str,
-    launch: Launch,
-    observer: Observer,
-    diagnose: Diagnose,
-) -> TableTests:
+def _test(attempts: Attempts, workspace: Workspace) -> TableTests:
     """Run the tests of tables without failed jobs, after all jobs, because tests may compare tables."""
-    target = workspace.project.target
-    failed = {outcome.table for outcome in outcomes if outcome.error is not None}
-    tables = [tests_of(workspace, table) for table in workspace.tables if table.name not in failed]
+    tables = [tests_of(workspace, table) for table in workspace.tables if not attempts.failures(table.name)]
 
-    def observed(plan: JobPlan) -> JobResult:
-        observer.started(plan)
-        result = attempt(plan.table, plan.name, partial(launch, plan), diagnose)
-        outcome = result if isinstance(result, JobOutcome) else outcome_of(plan, result)
-        observer.ended(outcome)
-        if isinstance(result, JobOutcome):
-            assert result.error is not None, "an attempt without a result has failed"
-            raise result.error
-        return result
+    def launch(job: JobPlan) -> JobResult:
+        outcome = attempts.launch(job)
+        if outcome.result is None:
+            assert outcome.error is not None, "an attempt without a result has failed"
+            raise outcome.error
+        return outcome.result
 
-    rows = RowExecution(launch=observed, diagnose=diagnose)
     return execute_tests(
-        [table for table in tables if table.tests], run_id=run_id, target=target.name, rows=rows
+        [table for table in tables if table.tests],
+        run_id=attempts.result.run_id,
+        target=attempts.result.target,
+        rows=RowExecution(launch=launch, diagnose=attempts.diagnose),
     )

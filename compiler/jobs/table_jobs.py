@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from parquetry.compiler.jobs.attempts import Diagnose, attempt
 from parquetry.compiler.jobs.declared_rules import check_declared, check_named
-from parquetry.compiler.jobs.results import FILES, OPEN, JobOutcome
+from parquetry.compiler.jobs.results import FILES, OPEN, Diagnose, JobOutcome, attempt
 from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
 from parquetry.compiler.workspace.observation import Observation, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace, job
@@ -29,60 +28,63 @@ class Only(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableJobs:
-    """The jobs of a table. ``first`` are the ingest jobs, and outcomes that report why a job is impossible.
+    """The jobs of a table.
 
-    ``clustered`` is the instant of the last clustering, empty if there is none.
+    Attributes:
+        table: The table.
+        first: The ingest jobs, and outcomes that report why a job is impossible.
+        clustering: The clustering, if runs start it.
+        services: The clean and the archive.
+        clustered: The instant of the last clustering, empty if there is none.
+        unapplied: Settings of the target that the jobs use although the table records other values.
     """
 
     table: ResolvedTable
     first: tuple[JobPlan | JobOutcome, ...]
+    clustering: tuple[JobPlan, ...] = ()
     services: tuple[JobPlan, ...] = ()
     clustered: str = ""
+    unapplied: tuple[str, ...] = ()
+
+    @property
+    def plans(self) -> tuple[JobPlan, ...]:
+        """All jobs that may run."""
+        jobs = (*self.first, *self.clustering, *self.services)
+        return tuple(job for job in jobs if isinstance(job, JobPlan))
 
 
 def table_jobs(
-    workspace: Workspace,
-    table: ResolvedTable,
-    only: Only | None,
-    diagnose: Diagnose,
-    *,
-    applied: bool,
-    unapplied: set[str],
+    workspace: Workspace, table: ResolvedTable, only: Only | None, diagnose: Diagnose, *, applied: bool
 ) -> TableJobs:
-    """Return the jobs of a table.
-
-    Settings of the target that they use but the table does not record are added to ``unapplied``.
-    """
+    """Return the jobs of a table; ``applied`` is as in :func:`observe_applied`."""
     observation = attempt(
         table.name, OPEN, lambda: observe_applied(workspace, table, trusts_record=applied), diagnose
     )
     if isinstance(observation, JobOutcome):
         return TableJobs(table=table, first=(observation,))
     handle = observation.handle
-    unapplied.update(check_in_force(workspace, table, handle.applied))
     assert handle.spec is not None, "what is applied has a spec"
-    first: list[JobPlan | JobOutcome] = []
     # Writes to partitions with damaged files are refused later. Jobs in other partitions continue.
     checked = attempt(table.name, FILES, lambda: check_files(observation, every_partition=False), diagnose)
-    if isinstance(checked, JobOutcome):
-        first.append(checked)
+    first: list[JobPlan | JobOutcome] = [checked] if isinstance(checked, JobOutcome) else []
     if only is not Only.SERVICES:
         first += [
             _job(workspace, table, observation, JobKind.INGEST, source=source)
             for source in handle.spec.sources
         ]
+    jobs = TableJobs(
+        table=table, first=tuple(first), unapplied=check_in_force(workspace, table, handle.applied)
+    )
     if only is Only.INGEST:
-        return TableJobs(table=table, first=tuple(first))
-    services = [_job(workspace, table, observation, JobKind.SERVICES)]
-    clustered: str | JobOutcome = ""
-    if trigger_of(handle) is Trigger.ASYNC:
-        services.insert(0, _job(workspace, table, observation, JobKind.CLUSTER))
-        # An error here is ignored, because the job fails with the same error and reports it.
-        clustered = attempt(table.name, JobKind.CLUSTER, lambda: last_clustering(handle.timeline()), diagnose)
-    return TableJobs(
-        table=table,
-        first=tuple(first),
-        services=tuple(services),
+        return jobs
+    jobs = replace(jobs, services=(_job(workspace, table, observation, JobKind.SERVICES),))
+    if trigger_of(handle) is not Trigger.ASYNC:
+        return jobs
+    # An error here is ignored, because the job fails with the same error and reports it.
+    clustered = attempt(table.name, JobKind.CLUSTER, lambda: last_clustering(handle.timeline()), diagnose)
+    return replace(
+        jobs,
+        clustering=(_job(workspace, table, observation, JobKind.CLUSTER),),
         clustered="" if isinstance(clustered, JobOutcome) else clustered,
     )
 
