@@ -297,7 +297,7 @@ def _services(job: JobPlan, store: ObjectStore) -> JobResult:
 def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], SparkSession]) -> JobResult:
     """Cluster due files. Spark starts only if there are some and the budget allows it.
 
-    It is recorded before that this begins, so that a job that dies counts as well.
+    It is recorded before what begins, so that a job that dies counts as well.
     """
     handle = open_table(store, owner=job.owner)
     budget = RunBudget(
@@ -310,7 +310,7 @@ def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], Spar
             None if reason is None else ClusteringResult(excluded_files=len(due.excluded), warnings=(reason,))
         )
         return JobResult(table=job.table, job=job.name, clustering=left)
-    record_begun(store)
+    record_begun(store, size_bytes=due.rewritten_bytes)
     spark = session(job)
     from parquetry.runtime.spark.cluster import cluster  # noqa: PLC0415  # see start_spark
 

@@ -58,7 +58,7 @@ from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import parse_instant_ms
-from parquetry.runtime.timeline.last_clustering import last_begun_ms, last_clustering
+from parquetry.runtime.timeline.last_clustering import last_begun, last_clustering
 
 BUCKETS: Final = 11
 """The number of size classes: ten tenths of the maximum file size, and a last class for larger files."""
@@ -316,7 +316,8 @@ def measured_debt(
     clustered = last_clustering(view.timeline) if due.groups else ""
     oldest = min((file.instant for group in clustering.groups for file in group.files), default="")
     oldest_ms, clustered_ms = (instant_ms(handle, instant) for instant in (oldest, clustered))
-    begun_ms = last_begun_ms(handle.store) if due.groups else None
+    begun = last_begun(handle.store) if due.groups else None
+    begun_ms = None if begun is None else begun.at_ms
     return MeasuredDebt(
         figures=figures,
         groups=due,

@@ -94,7 +94,6 @@ def run_by_operations(
                 continue
             del due[chosen.table]
             begun.append(chosen)
-            attempts.launcher.taken_bytes[chosen.table] = chosen.taken_bytes
             job = _limited(clusterings[chosen.table], chosen, stops=stops)
             tables_at_once.start(chosen, partial(attempts.run, chosen.table, (job,)))
     _serve(attempts, left, clock=clock, until=ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,18 +11,24 @@ from datetime import UTC, datetime
 from functools import partial, reduce
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from parquetry.compiler.jobs.submit import SparkSubmit
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
+from parquetry.errors import ParquetryError
 from parquetry.project.model.resolved import Launcher
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.main import JobResult, execute, log_rules, start_spark
 from parquetry.runtime.spark_log import NAME, NO_RULES, LogRules, open_log
-from parquetry.runtime.spec.job import JobKind, JobPlan
+from parquetry.runtime.spec.job import JobKind, JobPlan, resolve_environment
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.timeline.last_clustering import last_begun
 
 Launch = Callable[[JobPlan], JobResult]
+
+_CLOCK_ERROR_MS: Final = 1000
+"""The clocks of object stores count full seconds."""
 
 
 def new_run_id() -> str:
@@ -70,30 +77,25 @@ def hide_pandas_warnings() -> None:
 
 
 class BudgetedLauncher:
-    """A launcher whose clustering jobs share the budget of the run.
-
-    ``taken_bytes`` are those of the groups that the run takes of a table, by its name. If the clustering of
-    the table fails without a result, all of them count as rewritten.
-    """
+    """A launcher whose clustering jobs share the budget of the run. ``spent_bytes`` of it are rewritten."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._turn = Lock()
         self.spent_bytes = 0
-        self.taken_bytes: dict[str, int] = {}
 
     def __call__(self, job: JobPlan) -> JobResult:
         """Run a job; a clustering gets what earlier clusterings of the run have left of the budget."""
         if job.kind is not JobKind.CLUSTER:
             return self._launch(job)
+        started_at, spent_bytes = time.monotonic(), max(self.spent_bytes, job.spent_bytes or 0)
         try:
-            spent_bytes = max(self.spent_bytes, job.spent_bytes or 0)
             result = self._launch(replace(job, spent_bytes=spent_bytes))
         except PartlyClusteredError as partly:
             self._spend(partly.result.attempted_bytes)
             raise
         except Exception:
-            self._spend(self.taken_bytes.get(job.table, 0))
+            self._spend(_begun_bytes(job, seconds=time.monotonic() - started_at))
             raise
         if result.clustering is not None:
             self._spend(result.clustering.attempted_bytes)
@@ -102,3 +104,21 @@ class BudgetedLauncher:
     def _spend(self, size_bytes: int) -> None:
         with self._turn:
             self.spent_bytes += size_bytes
+
+
+def _begun_bytes(job: JobPlan, *, seconds: float) -> int:
+    """Return the bytes that a failed clustering was to rewrite when it began, 0 if it did not begin.
+
+    Nobody knows how many of them it rewrote, so all count.
+
+    Args:
+        job: The clustering.
+        seconds: The time since its launch.
+    """
+    try:
+        store = open_store(job.location, resolve_environment(job.storage), job.spec.allowed)
+        begun, launched_ms = last_begun(store), store.now_ms() - round(seconds * 1000) - _CLOCK_ERROR_MS
+    except ParquetryError:
+        # The failure of the job is the one to report.
+        return 0
+    return begun.size_bytes if begun is not None and begun.at_ms >= launched_ms else 0

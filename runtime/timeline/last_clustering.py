@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
@@ -47,15 +48,25 @@ def keep_last_clustering(timeline: Timeline, leaving: Iterable[Instant]) -> None
         timeline.store.put(ARCHIVED_CLUSTERING_PATH, json.dumps({"instant": newest}).encode())
 
 
-def record_begun(store: ObjectStore) -> None:
-    """Record that a job begins to cluster the table now, whatever comes of it."""
-    store.put(CLUSTERING_BEGUN_PATH, json.dumps({"at_ms": store.now_ms()}).encode())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunClustering:
+    """The time at which a job last began to cluster a table, and the bytes that it was to rewrite."""
+
+    at_ms: int
+    size_bytes: int
 
 
-def last_begun_ms(store: ObjectStore) -> int | None:
-    """Return when a job last began to cluster the table, or None if that is not known."""
+def record_begun(store: ObjectStore, *, size_bytes: int) -> None:
+    """Record that a job begins to rewrite so many bytes of the table now, whatever comes of it."""
+    begun = {"at_ms": store.now_ms(), "size_bytes": size_bytes}
+    store.put(CLUSTERING_BEGUN_PATH, json.dumps(begun).encode())
+
+
+def last_begun(store: ObjectStore) -> BegunClustering | None:
+    """Return the clustering that a job last began on the table, or None if that is not known."""
     try:
-        return int(parsed_json(store.read(CLUSTERING_BEGUN_PATH))["at_ms"])
+        begun = parsed_json(store.read(CLUSTERING_BEGUN_PATH))
+        return BegunClustering(at_ms=int(begun["at_ms"]), size_bytes=max(int(begun["size_bytes"]), 0))
     except (NotFoundError, ValueError, KeyError, TypeError, OverflowError):
         return None
 

@@ -404,33 +404,49 @@ def test_a_table_that_fails_does_not_stop_the_others(folder):
     ]
 
 
+def dying(name):
+    """A launcher that dies in the clustering of a table, when its Spark session starts."""
+
+    def session(_):
+        raise ParquetryError("no luck")
+
+    return lambda job: (
+        execute(job, session=session) if (job.table, job.name) == (name, "cluster") else launch(job)
+    )
+
+
 def test_what_was_rewritten_in_vain_counts_for_the_budget(folder):
-    """A failed job counts all bytes that it was given, as nobody knows how many it rewrote."""
+    """A failed job counts all bytes that it was to rewrite, as nobody knows how many it rewrote."""
     limit = 2 * max(size(folder, name) for name in TABLES) + 100
     with_operations(folder, budget={"rewrite": f"{limit}B"})
-
-    def failing(job):
-        if (job.table, job.name) == ("first", "cluster"):
-            raise ParquetryError("no luck")
-        return launch(job)
-
-    rewrote, result, _ = run(folder, launch=failing, fails=True)
+    rewrote, result, _ = run(folder, launch=dying("first"), fails=True)
     assert list(rewrote) == ["second"]
     assert [one.reason for one in result.order.tables] == [None, None, DeferralReason.BUDGET]
+
+
+def test_without_operations_it_counts_too_if_the_job_began(folder):
+    with_budget(folder, per_run=2 * max(size(folder, name) for name in TABLES) + 100)
+
+    def refusing(job):
+        if (job.table, job.name) == ("first", "cluster"):
+            raise ParquetryError("spark-submit cannot be started")
+        return launch(job)
+
+    rewrote, result, _ = run(folder, launch=dying("first"), fails=True)
+    assert list(rewrote) == ["second"]
+    (left,) = (o.result.clustering for o in result.outcomes if (o.table, o.name) == ("third", "cluster"))
+    assert "budget is too small" in in_full(left.warnings[0])
+    # The record of the job that died does not count for one that has not begun.
+    begun_ms = table(folder, "first").store.now_ms() - 60_000
+    begun = json.dumps({"at_ms": begun_ms, "size_bytes": 2**40}).encode()
+    table(folder, "first").store.put(CLUSTERING_BEGUN_PATH, begun)
+    assert list(run(folder, launch=refusing, fails=True)[0]) == ["third"]
 
 
 def test_a_table_whose_clustering_fails_has_had_its_turn(folder):
     with_queries(folder, third=1000)
     with_operations(folder, max_delay="7d", cooldown="12h")
-
-    def dying(job):
-        def session(_):
-            raise ParquetryError("no luck")
-
-        is_hit = (job.table, job.name) == ("third", "cluster")
-        return execute(job, session=session) if is_hit else launch(job)
-
-    rewrote, *_ = run(folder, launch=dying, fails=True)
+    rewrote, *_ = run(folder, launch=dying("third"), fails=True)
     assert list(rewrote) == ["first", "second"]
     for name in ("first", "second"):
         for number in range(4):
@@ -441,7 +457,7 @@ def test_a_table_whose_clustering_fails_has_had_its_turn(folder):
     # A failure is no clustering, so there is no cooldown after it.
     assert ordered(plan_due(folder, now).evidence.order)[-1][::2] == ("third", None)
     # Its wait ended when it was tried.
-    begun = json.dumps({"at_ms": round((now + 8 * DAY) * 1000)}).encode()
+    begun = json.dumps({"at_ms": round((now + 8 * DAY) * 1000), "size_bytes": 1}).encode()
     table(folder, "third").store.put(CLUSTERING_BEGUN_PATH, begun)
     overdue = plan_due(folder, now + 9 * DAY).evidence.order
     assert [(one.table, one.is_overdue) for one in overdue.tables] == [
