@@ -70,6 +70,11 @@ class Attempts:
         """Return whether services of a table may run: no job has failed, and files alone may be damaged."""
         return self.failures(table) <= {FILES}
 
+    def serve(self, table: str) -> None:
+        """Clean and archive a table if that is possible."""
+        if self.may_serve(table):
+            self.run(table, self.tables[table].services)
+
     def _attempted(self, jobs: Iterable[JobPlan | JobOutcome]) -> Iterator[JobOutcome]:
         for job in jobs:
             if isinstance(job, JobOutcome):

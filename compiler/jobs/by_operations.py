@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -26,6 +26,7 @@ from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.job import JobKind, JobPlan
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.rereading import retry_stale
 
 
@@ -35,8 +36,9 @@ def run_by_operations(
     """Run the services of tables by the target's operations, and return the order of the rewrites.
 
     Cleans and archives rewrite nothing, so they come first and use no budget. If they need more than half of
-    what is left of the window, the others follow after the clusterings, as long as the window is open. Before
-    each clustering the tables are ranked again, by the bytes and the time that are left.
+    what is left of the window, the others follow after the clusterings, as far as they end in the window by
+    the time that the last clean of the table took. Before each clustering the tables are ranked again, by the
+    bytes and the time that are left.
 
     Args:
         attempts: Runs the jobs.
@@ -47,8 +49,12 @@ def run_by_operations(
     starts = clock()
     at_start = run_limits(target, operations, at=starts)
     ends = None if operations.window is None else operations.window.next_span(starts)[1]
-    names = list(attempts.tables) if at_start.is_open else []
-    left = _serve(attempts, names, clock=clock, until=None if ends is None else (starts + ends) / 2)
+    left = []
+    for name in attempts.tables if at_start.is_open else ():
+        if ends is None or clock() < (starts + ends) / 2:
+            attempts.serve(name)
+        else:
+            left.append(name)
     clusterings = {
         name: job
         for name, jobs in attempts.tables.items()
@@ -96,7 +102,9 @@ def run_by_operations(
             begun.append(chosen)
             job = _limited(clusterings[chosen.table], chosen, stops=stops)
             tables_at_once.start(chosen, partial(attempts.run, chosen.table, (job,)))
-    _serve(attempts, left, clock=clock, until=ends)
+    for name in left:
+        if ends is not None and clock() + _clean_seconds(attempts, name) < ends:
+            attempts.serve(name)
     return RunOrder(
         starts_ms=round(starts * 1000),
         rewrite_bytes=at_start.rewrite_bytes,
@@ -105,16 +113,20 @@ def run_by_operations(
     )
 
 
-def _serve(
-    attempts: Attempts, names: Sequence[str], *, clock: Callable[[], float], until: float | None
-) -> Sequence[str]:
-    """Clean and archive tables, and return those for which the time until then was too short."""
-    for number, name in enumerate(names):
-        if until is not None and clock() >= until:
-            return names[number:]
-        if attempts.may_serve(name):
-            attempts.run(name, attempts.tables[name].services)
-    return ()
+def _clean_seconds(attempts: Attempts, table: str) -> float:
+    """Return how long the last clean of a table took, 0 if that is not known."""
+
+    def measured() -> float:
+        seconds = 0.0
+        for job in attempts.tables[table].services:
+            timeline = opened(job).timeline()
+            for done in timeline.of(Action.CLEAN, state=State.COMPLETED)[-1:]:
+                seconds = timeline.clean_metadata(done.time).time_taken_ms / 1000
+        return seconds
+
+    # An error here is ignored, because the job fails with the same error and reports it.
+    seconds = attempt(table, JobKind.SERVICES, measured, attempts.diagnose)
+    return 0 if isinstance(seconds, JobOutcome) else seconds
 
 
 def _measured_rewrite(

@@ -104,6 +104,12 @@ class RunResult(Brief):
         return errors[0]
 
     @property
+    def clustered_bytes(self) -> int:
+        """The bytes of the files that clusterings have replaced."""
+        clusterings = (o.result.clustering for o in self.outcomes if o.result is not None)
+        return sum(clustering.bytes_before for clustering in clusterings if clustering is not None)
+
+    @property
     def exit_code(self) -> int | None:
         """The exit code of the command; None while the run continues."""
         if self.seconds is None:

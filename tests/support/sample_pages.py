@@ -15,6 +15,7 @@ from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.simulation import ReplayView
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
 from parquetry.compiler.evidence.money import CostForecast, PlanPrices, QueryScan, plan_costs, table_costs
+from parquetry.compiler.evidence.run_order import DeferralReason, RankedRewrite, RateBasis, RunOrder
 from parquetry.compiler.jobs.results import JobOutcome, RunResult
 from parquetry.compiler.plan.codec import plan_of
 from parquetry.compiler.plan.model import (
@@ -400,6 +401,34 @@ def _history():
     )
 
 
+def an_order():
+    """One table that is taken, one in part, and one that waits."""
+
+    def ranked(table, gain, taken, deferred=0, reason=None):
+        return RankedRewrite(
+            table=table,
+            gain_bytes=gain,
+            priority=1,
+            delay_seconds=90_000,
+            is_overdue=False,
+            taken_groups=taken,
+            taken_bytes=taken * 3 * GIB,
+            seconds=taken * 60.0,
+            bytes_per_second=50 * 2**20,
+            rate_basis=RateBasis.TABLE,
+            deferred_groups=deferred,
+            deferred_bytes=deferred * 2 * GIB,
+            reason=reason,
+        )
+
+    tables = (
+        ranked("trips", 40 * GIB, 3),
+        ranked("weather_by_station_and_hour", 2 * GIB, 1, 4, DeferralReason.BUDGET),
+        ranked("zones", 0, 0, 2, DeferralReason.COOLDOWN),
+    )
+    return RunOrder(starts_ms=1_795_312_800_000, rewrite_bytes=12 * GIB, seconds=10_800, tables=tables)
+
+
 def _run(*, hostile):
     def touched(number):
         return Reads(files=number, row_groups=2 * number, rows=9_000 * number, data_bytes=number * 2**20)
@@ -430,6 +459,7 @@ def _run(*, hostile):
     failure = StalePlanError(HOSTILE[0] if hostile else "another spec is applied than is declared")
     return RunResult(
         run_id="20261122T020004-51be20",
+        order=an_order(),
         tests=_tests(hostile=hostile),
         outcomes=(
             JobOutcome(table="trips", name="landing", result=JobResult(table="trips", job="landing", files_read=12, commit=ingested)),

@@ -1,4 +1,4 @@
-"""The order in which a run rewrites tables, in words."""
+"""The order in which a run rewrites tables, in words and as a part of pages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.compiler.evidence.run_order import DeferralReason, RankedRewrite, RateBasis, RunOrder
+from parquetry.compiler.reports.page import DataTable, Section, Verbatim
 from parquetry.compiler.spec_words import human_duration
 
 _REASONS: Final[Mapping[DeferralReason, str]] = {
@@ -17,6 +18,7 @@ _REASONS: Final[Mapping[DeferralReason, str]] = {
     DeferralReason.TIME: "the rest of the run's time is too short",
     DeferralReason.GROUPS: "they exceed the limits of one plan",
 }
+_HEADER: Final = ("rank", "table", "gain a day", "taken", "deferred", "reason")
 _BASES: Final[Mapping[RateBasis, str]] = {
     RateBasis.TABLE: "measured on the table",
     RateBasis.TARGET: "the median of the other tables",
@@ -58,6 +60,25 @@ def order_text(order: RunOrder) -> str:
         time = f", about {human_duration(seconds)} of {human_duration(order.seconds)}"
     used = used_text(order, rewritten=sum(one.taken_bytes for one in taken))
     return f"services from {starts:%Y-%m-%d %H:%M} UTC, {count(len(taken), 'table')}{time}: {used}"
+
+
+def order_section(order: RunOrder, *, note: str) -> Section:
+    """Return the part of a page with the tables in order, what is taken of each, and why the rest waits."""
+    rows = tuple(
+        (
+            str(rank),
+            Verbatim(one.table),
+            human_size(round(one.gain_bytes)) if one.gain_bytes else "",
+            _groups(one.taken_groups, one.taken_bytes) if one.taken_groups else "",
+            _groups(one.deferred_groups, one.deferred_bytes) if one.deferred_groups else "",
+            "" if one.reason is None else _REASONS[one.reason],
+        )
+        for rank, one in enumerate(order.tables, start=1)
+    )
+    table = DataTable(
+        caption="Order of the clusterings", header=_HEADER, rows=rows, numbers=frozenset({0, 2, 3, 4})
+    )
+    return Section(title="Order", note=note, blocks=(table,))
 
 
 def used_text(order: RunOrder, *, rewritten: int) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
+from parquetry.cli.views.plan.html import render_html
 from parquetry.compiler.reports.charts import Bars, bar_chart, sparkline
 from tests.support.html_pages import cut_elements, rules, table_rows
 from tests.support.project_folder import ProjectFolder
-from tests.support.sample_pages import HOSTILE, comment, pages
+from tests.support.sample_pages import HOSTILE, a_plan, an_order, comment, pages
 
 NAMES = ("plan", "layout", "tests", "run", "replay")
 VOID = {"meta", "rect", "polyline"}
@@ -103,6 +105,23 @@ def test_the_page_of_a_run_shows_what_failed_and_what_was_written():
     assert written in table_rows(page)
     assert "open: another spec is applied than is declared" in page
     assert "services: 31 files cleaned, 4 instants archived" in page
+
+
+def test_the_pages_of_a_run_and_of_its_plan_show_the_order_and_what_waits():
+    planned = a_plan()
+    planned = replace(planned, evidence=replace(planned.evidence, order=an_order()))
+    small, recent = (
+        "the rest of the run's budget is too small",
+        "its last clustering is less than the cooldown ago",
+    )
+    second = "weather_by_station_and_hour"
+    for page in (pages()["run"], render_html(planned)):
+        assert {row for row in table_rows(page) if row[0] in {"1", "2", "3"}} == {
+            ("1", "trips", "42.9 GB", "3 groups (9.7 GB)", "", ""),
+            ("2", second, "2.1 GB", "1 group (3.2 GB)", "4 groups (8.6 GB)", small),
+            ("3", "zones", "", "", "2 groups (4.3 GB)", recent),
+        }
+        assert "GB of 12.9 GB clustered, 2 tables deferred" in page
 
 
 def test_a_comment_of_hostile_texts_has_no_mark_of_theirs():

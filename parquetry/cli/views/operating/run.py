@@ -139,9 +139,7 @@ def _summary(run: RunResult) -> str:
     changed = {o.table for o in run.outcomes if o.result is not None and o.result.committed} - failed
     took = "" if run.seconds is None else f" in {run.seconds:.1f} s"
     if run.order is not None and run.order.tables:
-        clusterings = [o.result.clustering for o in run.outcomes if o.result is not None]
-        rewritten = sum(clustering.bytes_before for clustering in clusterings if clustering is not None)
-        took += f"; {used_text(run.order, rewritten=rewritten)}"
+        took += f"; {used_text(run.order, rewritten=run.clustered_bytes)}"
     if not failed and not changed:
         return f"{count(len(tables), 'table')}: nothing new{took}."
     counts = (

@@ -10,6 +10,7 @@ from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.views.operating.run import done_text
 from parquetry.cli.views.pages.tests import sections_of, tests_verdict
 from parquetry.cli.views.queries import measured_block
+from parquetry.cli.views.run_order import order_section, used_text
 from parquetry.compiler.jobs.results import JobOutcome, RunResult
 from parquetry.compiler.reports.page import (
     Badge,
@@ -48,6 +49,10 @@ def render_run(
     """
     commits = [o.result.commit for o in run.outcomes if o.result is not None and o.result.commit is not None]
     facts: list[tuple[str, Cell]] = [("run", Verbatim(run.run_id)), ("wrote", _written(commits))]
+    order: tuple[Section, ...] = ()
+    if run.order is not None and run.order.tables:
+        facts.append(("services", used_text(run.order, rewritten=run.clustered_bytes)))
+        order = (order_section(run.order, note="the due clusterings, and what waits for a later run"),)
     if run.unapplied:
         facts.append(("not applied", f"{', '.join(run.unapplied)}: used as declared"))
     return render_page(
@@ -56,6 +61,7 @@ def render_run(
             verdict=_verdict(run),
             facts=Facts(entries=tuple(facts)),
             sections=(
+                *order,
                 *(
                     _section(table, list(found), with_options)
                     for table, found in groupby(run.outcomes, key=lambda outcome: outcome.table)

@@ -30,6 +30,7 @@ from parquetry.cli.views.plan.words import (
     value_text,
     warning_text,
 )
+from parquetry.cli.views.run_order import order_section, order_text
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.changes import highest
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanDocument, TableAction
@@ -119,6 +120,8 @@ def _ends(plan: PlanDocument) -> Iterator[Section]:
             note="what the next run finds to do by the applied specs",
             blocks=(DataTable(caption="What is due", header=("table", "due"), rows=rows),),
         )
+    if (order := plan.evidence.order) is not None and order.tables:
+        yield order_section(order, note=order_text(order))
     if drift := plan.evidence.drift:
         rows = tuple((Verbatim(d.path), f"{value_text(d.old)} -> {value_text(d.live)}") for d in drift)
         yield Section(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Barrier, Event, Lock
 from types import SimpleNamespace
@@ -23,7 +24,10 @@ from parquetry.errors import ParquetryError
 from parquetry.message import in_full
 from parquetry.runtime.clustering.plan.survey import RUN_KEY
 from parquetry.runtime.main import execute
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.sidecars import CLUSTERING_BEGUN_PATH, UNPUBLISHED_FOLDER
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS, ProjectFolder
@@ -488,6 +492,36 @@ def test_cleans_leave_half_of_the_window_and_all_of_the_hours_to_clusterings(fol
     else:
         assert [job for _, job in jobs] == ["services"] * 2 + ["cluster"] * 3 + ["services"]
         assert served == list(TABLES)
+
+
+@pytest.mark.parametrize(("clean_hours", "expected"), [(0.3, TABLES), (0.5, TABLES[:2])])
+def test_a_clean_that_would_not_end_in_the_window_waits_for_the_next_run(folder, clean_hours, expected):
+    """The next run begins it in the first half of its window, where nothing is compared, so none starves."""
+    third = table(folder, "third")
+    cluster(OneProcessSpark(), third.handle, timing=FAST)
+    third.insert({"more": (1, "a")})
+    one_version = replace(third.handle.spec.retention, keep_commits=1)
+    instant = clean(third.handle, policy=one_version, timing=FAST).instant
+    timeline = third.handle.timeline()
+    (done,) = (one for one in timeline.of(Action.CLEAN) if one.time == instant)
+    slow_clean = replace(timeline.clean_metadata(instant), time_taken_ms=round(clean_hours * 3_600_000))
+    third.store.put(done.path, slow_clean.encode())
+    begin = datetime.now(UTC).replace(second=0, microsecond=0)
+    with_operations(folder, window=f"{begin:%H:%M}-{begin + timedelta(hours=2):%H:%M} UTC")
+
+    def served(job_hours):
+        hours = 0.0
+
+        def slow(job):
+            nonlocal hours
+            hours += job_hours if job.name == "services" else 0
+            return launch(job)
+
+        _, _, jobs = run(folder, launch=slow, clock=lambda: begin.timestamp() + hours * 3600)
+        return tuple(name for name, job in jobs if job == "services")
+
+    assert served(0.8) == expected
+    assert served(0.1) == TABLES
 
 
 def test_tables_run_side_by_side_and_share_the_budget(folder):
