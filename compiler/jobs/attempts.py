@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -23,30 +24,21 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import TableHandle, open_table
 
 
+@dataclass(slots=True, kw_only=True)
 class Attempts:
     """The attempts of a run's jobs. Several threads may run jobs, each those of another table.
 
-    Attributes:
-        tables: The jobs of the tables by name.
-        result: The result of the run so far.
-        launcher: The launcher, which counts the rewritten bytes.
-        diagnose: Turns a bug into an error that can be shown.
+    ``tables`` are the jobs by table, ``root`` is the project's folder, and ``result`` that of the run so far.
     """
 
-    def __init__(
-        self,
-        tables: Mapping[str, TableJobs],
-        result: RunResult,
-        *,
-        launcher: BudgetedLauncher,
-        observer: Observer,
-        diagnose: Diagnose,
-        root: Path,
-    ) -> None:
-        """Save results in the project's folder ``root``, and report jobs to ``observer``."""
-        self.tables, self.result, self.launcher, self.diagnose = tables, result, launcher, diagnose
-        self._observer, self._root, self._turn = observer, root, Lock()
-        self._outcomes: dict[str, list[JobOutcome]] = {name: [] for name in tables}
+    tables: Mapping[str, TableJobs]
+    launcher: BudgetedLauncher
+    observer: Observer
+    diagnose: Diagnose
+    root: Path
+    result: RunResult
+    _outcomes: dict[str, list[JobOutcome]] = field(default_factory=lambda: defaultdict(list))
+    _turn: Lock = field(default_factory=Lock)
 
     def run(self, table: str, jobs: Iterable[JobPlan | JobOutcome]) -> None:
         """Run the due jobs of a table in order, and stop after the first failure.
@@ -60,7 +52,7 @@ class Attempts:
             outcomes = tuple(outcome for of_table in self._outcomes.values() for outcome in of_table)
             self.result = replace(self.result, outcomes=outcomes)
             if any(outcome.is_worth_saving for outcome in done):
-                save(self._root, self.result)
+                save(self.root, self.result)
 
     def failures(self, table: str) -> set[str]:
         """Return the names of the table's failed outcomes."""
@@ -70,36 +62,28 @@ class Attempts:
         """Return whether services of a table may run: no job has failed, and files alone may be damaged."""
         return self.failures(table) <= {FILES}
 
-    def serve(self, table: str) -> None:
-        """Clean and archive a table if that is possible."""
-        if self.may_serve(table):
-            self.run(table, self.tables[table].services)
-
     def _attempted(self, jobs: Iterable[JobPlan | JobOutcome]) -> Iterator[JobOutcome]:
         for job in jobs:
             if isinstance(job, JobOutcome):
                 yield job
                 continue
             is_due = attempt(job.table, job.name, partial(_is_due, job), self.diagnose)
-            if isinstance(is_due, JobOutcome):
-                yield is_due
-                return
             if not is_due:
                 continue
             if is_interrupted():
                 return
-            outcome = self.launch(job)
+            outcome = is_due if isinstance(is_due, JobOutcome) else self.launch(job)
             yield outcome
             if outcome.error is not None:
                 return
 
     def launch(self, job: JobPlan) -> JobOutcome:
         """Launch a job, whether it is due or not, and return its outcome."""
-        self._observer.started(job)
+        self.observer.started(job)
         outcome = outcome_of(job.table, job.name, partial(self.launcher, job), self.diagnose)
         if outcome.error is not None:
             _locate(outcome.error, job.spec, self.tables[job.table].table)
-        self._observer.ended(outcome)
+        self.observer.ended(outcome)
         return outcome
 
 
@@ -121,9 +105,7 @@ def _sql(spec: TableSpec) -> Mapping[str, str | None]:
 
 def _is_due(plan: JobPlan) -> bool:
     """Return whether the job must run; asynchronous clustering may have become due by the jobs before it."""
-    if plan.kind is not JobKind.CLUSTER:
-        return True
-    return is_clustering_due(opened(plan), Trigger.ASYNC)
+    return plan.kind is not JobKind.CLUSTER or is_clustering_due(opened(plan), Trigger.ASYNC)
 
 
 def opened(plan: JobPlan) -> TableHandle:

@@ -16,7 +16,7 @@ from parquetry.compiler.evidence.run_order import (
     usual_throughput,
 )
 from parquetry.compiler.jobs.attempts import Attempts, opened
-from parquetry.compiler.jobs.results import JobOutcome, attempt
+from parquetry.compiler.jobs.results import Diagnose, JobOutcome, attempt
 from parquetry.compiler.jobs.side_by_side import SideBySide
 from parquetry.project import ResolvedTable
 from parquetry.project.model.operations import Operations
@@ -24,7 +24,7 @@ from parquetry.project.model.resolved import Target
 from parquetry.runtime.clustering.plan.due import is_clustering_due
 from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.spec.clustering import Trigger
-from parquetry.runtime.spec.job import JobKind, JobPlan
+from parquetry.runtime.spec.job import JobPlan
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.rereading import retry_stale
@@ -40,21 +40,17 @@ def run_by_operations(
     the time that the last clean of the table took. Before each clustering the tables are ranked again, by the
     bytes and the time that are left.
 
-    Args:
-        attempts: Runs the jobs.
-        target: The target.
-        operations: Its rules.
-        clock: Returns the time in seconds since 1970 (UTC).
+    ``clock`` returns the time in seconds since 1970 (UTC).
     """
     starts = clock()
     at_start = run_limits(target, operations, at=starts)
     ends = None if operations.window is None else operations.window.next_span(starts)[1]
     left = []
     for name in attempts.tables if at_start.is_open else ():
-        if ends is None or clock() < (starts + ends) / 2:
-            attempts.serve(name)
-        else:
+        if ends is not None and clock() >= (starts + ends) / 2:
             left.append(name)
+        elif attempts.may_serve(name):
+            attempts.run(name, attempts.tables[name].services)
     clusterings = {
         name: job
         for name, jobs in attempts.tables.items()
@@ -62,19 +58,13 @@ def run_by_operations(
         for job in jobs.clustering
     }
 
-    def measure(name: str) -> DueRewrite | JobOutcome | None:
-        body = partial(
-            _measured_rewrite,
-            clusterings[name],
-            attempts.tables[name].table,
-            operations,
-            at_ms=round(starts * 1000),
-            is_open=at_start.is_open,
-        )
-        return attempt(name, JobKind.CLUSTER, body, attempts.diagnose)
+    def measure(job: JobPlan) -> DueRewrite | JobOutcome | None:
+        table, at_ms = attempts.tables[job.table].table, round(starts * 1000)
+        body = partial(_measured_rewrite, job, table, operations, at_ms=at_ms, is_open=at_start.is_open)
+        return attempt(job.table, job.name, body, attempts.diagnose)
 
     due: dict[str, DueRewrite] = {}
-    for name, found in zip(clusterings, map_each(clusterings, measure), strict=True):
+    for name, found in zip(clusterings, map_each(clusterings.values(), measure), strict=True):
         if isinstance(found, JobOutcome):
             attempts.run(name, (found,))
         elif found is not None:
@@ -100,11 +90,16 @@ def run_by_operations(
                 continue
             del due[chosen.table]
             begun.append(chosen)
-            job = _limited(clusterings[chosen.table], chosen, stops=stops)
+            job = replace(
+                clusterings[chosen.table],
+                spent_bytes=chosen.budget(target.services_bytes).spent_bytes,
+                stops_at_ms=None if stops is None else round(stops * 1000),
+            )
             tables_at_once.start(chosen, partial(attempts.run, chosen.table, (job,)))
     for name in left:
-        if ends is not None and clock() + _clean_seconds(attempts, name) < ends:
-            attempts.serve(name)
+        jobs = attempts.tables[name].services if attempts.may_serve(name) else ()
+        if jobs and ends is not None and clock() + _clean_seconds(jobs[0], attempts.diagnose) < ends:
+            attempts.run(name, jobs)
     return RunOrder(
         starts_ms=round(starts * 1000),
         rewrite_bytes=at_start.rewrite_bytes,
@@ -113,19 +108,16 @@ def run_by_operations(
     )
 
 
-def _clean_seconds(attempts: Attempts, table: str) -> float:
-    """Return how long the last clean of a table took, 0 if that is not known."""
+def _clean_seconds(job: JobPlan, diagnose: Diagnose) -> float:
+    """Return how long the last clean of a job's table took, 0 if that is not known."""
 
     def measured() -> float:
-        seconds = 0.0
-        for job in attempts.tables[table].services:
-            timeline = opened(job).timeline()
-            for done in timeline.of(Action.CLEAN, state=State.COMPLETED)[-1:]:
-                seconds = timeline.clean_metadata(done.time).time_taken_ms / 1000
-        return seconds
+        timeline = opened(job).timeline()
+        cleans = timeline.of(Action.CLEAN, state=State.COMPLETED)
+        return timeline.clean_metadata(cleans[-1].time).time_taken_ms / 1000 if cleans else 0
 
     # An error here is ignored, because the job fails with the same error and reports it.
-    seconds = attempt(table, JobKind.SERVICES, measured, attempts.diagnose)
+    seconds = attempt(job.table, job.name, measured, diagnose)
     return 0 if isinstance(seconds, JobOutcome) else seconds
 
 
@@ -148,10 +140,3 @@ def _measured_rewrite(
     with handle.failures_masked():
         debt = retry_stale(due_figures)(handle, spec, budget_bytes=job.budget_bytes, with_gain=True)
     return due_rewrite(table, debt, operations, at_ms=at_ms)
-
-
-def _limited(job: JobPlan, ranked: RankedRewrite, *, stops: float | None) -> JobPlan:
-    """Return a clustering job that rewrites what was taken of its table, and stops in time."""
-    assert job.budget_bytes is not None, "a run has a budget"
-    stops_at_ms = None if stops is None else round(stops * 1000)
-    return replace(job, spent_bytes=ranked.budget(job.budget_bytes).spent_bytes, stops_at_ms=stops_at_ms)

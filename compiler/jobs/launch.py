@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial, reduce
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Any
 
 from parquetry.compiler.jobs.submit import SparkSubmit
 from parquetry.compiler.workspace.opened import Workspace
@@ -26,9 +26,6 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.last_clustering import last_begun
 
 Launch = Callable[[JobPlan], JobResult]
-
-_CLOCK_ERROR_MS: Final = 1000
-"""The clocks of object stores count full seconds."""
 
 
 def new_run_id() -> str:
@@ -107,17 +104,14 @@ class BudgetedLauncher:
 
 
 def _begun_bytes(job: JobPlan, *, seconds: float) -> int:
-    """Return the bytes that a failed clustering was to rewrite when it began, 0 if it did not begin.
+    """Return the bytes that a failed clustering was to rewrite, 0 if it did not begin since its launch.
 
-    Nobody knows how many of them it rewrote, so all count.
-
-    Args:
-        job: The clustering.
-        seconds: The time since its launch.
+    Nobody knows how many of them it rewrote, so all count. ``seconds`` is the time since the launch.
     """
     try:
         store = open_store(job.location, resolve_environment(job.storage), job.spec.allowed)
-        begun, launched_ms = last_begun(store), store.now_ms() - round(seconds * 1000) - _CLOCK_ERROR_MS
+        # The clocks of object stores count full seconds.
+        begun, launched_ms = last_begun(store), store.now_ms() - round(seconds * 1000) - 1000
     except ParquetryError:
         # The failure of the job is the one to report.
         return 0

@@ -79,12 +79,12 @@ def run_tables(
         reporting = ReportingObserver(observer, lineage)
         unapplied = sorted({setting for jobs in tables.values() for setting in jobs.unapplied})
         attempts = Attempts(
-            tables,
-            RunResult(run_id=run_id, target=target.name, outcomes=(), unapplied=tuple(unapplied)),
+            tables=tables,
             launcher=BudgetedLauncher(prepare(plans)),
             observer=reporting,
             diagnose=diagnose,
             root=root,
+            result=RunResult(run_id=run_id, target=target.name, outcomes=(), unapplied=tuple(unapplied)),
         )
         reporting.planned(plans)
         for name, jobs in tables.items():
