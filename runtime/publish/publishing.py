@@ -289,6 +289,7 @@ def _publish_state(
     slices = _live_slices(table, view, touched)
     if _decisive(timeline.reload()) != _decisive(timeline):
         return None
+    table.check_layout()
     snapshot = _snapshot(table, view, writes, later)
     folders = None if touched is None else _folders(table, snapshot, touched)
     shown = frozenset[str]() if before is None else one.paths(before, folders)

@@ -254,6 +254,8 @@ def _clean_up(
     listed_ms = store.now_ms()
     below_hoodie = store.list(TIMELINE_FOLDER, recursive=True)
     current = table.timeline()
+    # In a timeline that is being deleted, files of completed writes look like orphans.
+    table.check_layout()
     cleaned = remove_orphans(
         files,
         below_hoodie,

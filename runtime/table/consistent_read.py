@@ -24,12 +24,14 @@ def read_consistently(
 
     Raises:
         ConflictError: If a clean interfered each time.
+        StaleTimelineError: If the table got another timeline layout since it was opened.
 
     """
     for _ in range(_ATTEMPTS):
         view = handle.view(handle.timeline())
         changes, result = read(view)
         if not _was_cleaned_meanwhile(view, changes.as_of):
+            handle.check_layout()
             return changes, result
     raise ConflictError(
         "{table} was cleaned {attempts} times while its folders were listed, so that rows might be "

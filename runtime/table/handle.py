@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -132,6 +132,22 @@ class TableHandle:
         if self.first_instant is not None and TIMEZONE_KEY not in raw:
             comment = f"{TIMEZONE_KEY} restored by parquetry"
             raw = update_table_properties(self.store, {TIMEZONE_KEY: str(Timezone.UTC)}, comment=comment)
+        return self._with_same_layout(raw)
+
+    def check_layout(self) -> None:
+        """Check that a timeline that was listed before this call was the whole timeline of the table.
+
+        A change of the version replaces the properties first and then deletes the former timeline, file by
+        file. This takes one request.
+
+        Raises:
+            StaleTimelineError: If the table got another timeline layout since it was opened.
+
+        """
+        self._with_same_layout(read_table_properties(self.store))
+
+    def _with_same_layout(self, raw: Mapping[str, str]) -> TableConfig:
+        """Return the configuration in the current properties, or raise StaleTimelineError."""
         config = TableConfig.from_properties(raw, location=self.store.uri)
         if config.layout != self.config.layout:
             raise StaleTimelineError(
