@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from parquetry.message import command
 from parquetry.runtime.apply.properties import change_lock
 from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
 from parquetry.runtime.parquet.key_management import secret_of
@@ -30,13 +31,13 @@ from parquetry.runtime.table.applied import (
 from parquetry.runtime.table.creation import check_spec
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.signing import SignatureState
-from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
+from parquetry.runtime.timeline.sidecars import IDENTITY_PATH
 
 
 def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
     """Check that the table can be written to and that no other project owns it.
 
-    A metadata table is no obstacle, because the next plan drops it. The partition paths of a few files are
+    A table that its project has forgotten belongs to no project any more. A metadata table is no obstacle, because the next plan drops it. The partition paths of a few files are
     compared with the paths to which their rows would be written.
 
     Raises:
@@ -45,13 +46,14 @@ def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
     """
     if handle.project == owner.project:
         check_owner(handle.store.uri, owner, project=handle.project, applied=handle.applied)
-    elif handle.project not in (None, NO_PROJECT):
+    elif handle.project not in (None, NO_PROJECT) and not _is_forgotten(handle):
         raise UnsupportedTableError(
-            "{table} belongs to project {project!r}; adopt it from that project, or, if that project "
-            "no longer uses it, delete {table}/{folder} and adopt it again",
+            "{table} belongs to project {project!r}; delete its spec in that project, run {plan} and "
+            "{apply} there, and then adopt it here",
             table=handle.store.uri,
             project=handle.project,
-            folder=SIDECAR_FOLDER,
+            plan=command("plan"),
+            apply=command("apply"),
         )
     timeline = handle.timeline()
     check_writable(handle, timeline, handle.store.now_ms(), drops_metadata_table=True)
@@ -107,7 +109,8 @@ def adopt_table(
     signed = key is None or (
         former_project == project and _signature_state(handle, signing_keys) is SignatureState.CURRENT
     )
-    if applied is not None and (applied.digest, applied.target) == (digest, target) and signed:
+    is_recorded = applied is not None and (applied.digest, applied.target) == (digest, target)
+    if applied is not None and is_recorded and signed and not applied.forgotten:
         return applied
     change_lock(store, spec)
     number = (applied.number if applied else 0) + 1
@@ -122,6 +125,10 @@ def adopt_table(
         signing_key=key,
         settings=_adopted_settings(settings, applied),
     )
+
+
+def _is_forgotten(handle: TableHandle) -> bool:
+    return handle.applied is not None and handle.applied.forgotten
 
 
 def _adopted_settings(declared: Settings | None, applied: AppliedRef | None) -> Settings | None:

@@ -147,6 +147,39 @@ def test_the_owner_and_whoever_names_the_place_go_on(lake):
     assert answer(second, "service", "savepoint", str(table)).exit_code == 0
 
 
+def test_a_table_that_its_project_has_forgotten_moves_to_another_with_all_that_it_records(lake):
+    table, first, second = lake
+    (second.root / "tables/events.yml").unlink()
+    refused = answer(second, "adopt", str(table))
+    assert refused.exit_code == 1
+    assert "delete its spec in that project" in " ".join(refused.stderr.split())
+
+    (first.root / "tables/events.yml").unlink()
+    assert answer(first, "apply", "--auto-approve").exit_code == 0
+    before, identity = content(table), read_identity(open_store(table))
+    adopted = answer(second, "adopt", str(table))
+    assert adopted.exit_code == 0, adopted.output
+    assert read_identity(open_store(table)) == replace(identity, project="second")
+    after = content(table)
+    changed = {path for path in before if after[path] != before[path]}
+    assert changed == {table / IDENTITY_PATH}
+    assert {path.parent for path in after.keys() - before} == {table / ".hoodie/.parquetry/applied"}
+    assert not read_applied(open_store(table)).ref.forgotten
+    planned = answer(second, "plan", "--format", "json")
+    assert json.loads(planned.stdout)["intent"]["actions"] == []
+    assert json.loads(answer(first, "plan", "--format", "json").stdout)["intent"]["actions"] == []
+
+
+def test_the_project_that_forgot_a_table_adopts_it_again(lake):
+    table, first, _ = lake
+    (first.root / "tables/events.yml").unlink()
+    assert answer(first, "apply", "--auto-approve").exit_code == 0
+    adopted = answer(first, "adopt", str(table))
+    assert adopted.exit_code == 0, adopted.output
+    assert not read_applied(open_store(table)).ref.forgotten
+    assert json.loads(answer(first, "plan", "--format", "json").stdout)["intent"]["actions"] == []
+
+
 def test_locks_of_other_projects_are_named_and_not_listed(lake, caplog):
     table, first, second = lake
     SmallTable(open_store(table)).store.put(".hoodie/.aux/lock", b"{}")
