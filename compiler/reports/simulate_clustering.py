@@ -126,7 +126,12 @@ class SimulatedTable:
         return sum(file.size_bytes for file in self._files)
 
     def emptied_meta_columns(self, prices: PlanPrices | None) -> MetaColumnFigures | None:
-        """Return what the files would save with commit times as their only meta columns, if anything."""
+        """Return what the files would save with commit times as their only meta columns, if anything.
+
+        Without a record key, the rows need the others.
+        """
+        if not self.spec.record_key:
+            return None
         files = self.spec.files
         fewer = replace(files, meta_columns=MetaColumns.COMMIT_TIME)
         return emptied_columns(self._handle.store, self._slices, files, fewer, prices)

@@ -264,7 +264,9 @@ def _from_parquet(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], list[
     """Return the columns of Parquet files, and notes on what was guessed."""
     known = [(file, _parquet_columns(file)) for file in files]
     schemas = [pa.schema([f.with_type(_readable(f.type)) for f in schema]) for _, schema in known]
-    whole = pa.unify_schemas(schemas, promote_options="permissive")
+    whole = pa.schema([])
+    for (file, _), schema in zip(known, schemas, strict=True):
+        whole = _unified(whole, schema, file)
     declared = [pa.field(f.name, _readable(f.type, of_null=pa.string()), nullable=True) for f in whole]
     columns = columns_from_arrow(pa.schema(declared))
     types = {column.name: parse_type(column.type) for column in columns}
@@ -278,6 +280,33 @@ def _from_parquet(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], list[
         shown = ", ".join(name for name in types if name in local)
         notes.append(f"times without a zone are taken for UTC: {shown}")
     return columns, notes
+
+
+def _unified(whole: pa.Schema, schema: pa.Schema, file: FoundFile) -> pa.Schema:
+    """Return the columns of both schemas, with types that hold the values of both.
+
+    Raises:
+        InferenceError: If no type holds what the file and the files before it have in a column.
+
+    """
+    for field in schema:
+        if whole.get_field_index(field.name) < 0:
+            whole = whole.append(field)
+            continue
+        found = whole.field(field.name)
+        try:
+            both = pa.unify_schemas([pa.schema([found]), pa.schema([field])], promote_options="permissive")
+        except (pa.ArrowTypeError, pa.ArrowInvalid):
+            raise InferenceError(
+                "{file}: column {column} is {found_type}, and {other_type} in files before it; no type holds "
+                "both: give all files the same type, or make a table for each",
+                file=file.uri,
+                column=quoted(field.name),
+                found_type=str(field.type),
+                other_type=str(found.type),
+            ) from None
+        whole = whole.set(whole.get_field_index(field.name), both.field(0))
+    return whole
 
 
 def _parquet_columns(file: FoundFile) -> pa.Schema:

@@ -37,8 +37,9 @@ from parquetry.runtime.timeline.sidecars import IDENTITY_PATH
 def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
     """Check that the table can be written to and that no other project owns it.
 
-    A table that its project has forgotten belongs to no project any more. A metadata table is no obstacle, because the next plan drops it. The partition paths of a few files are
-    compared with the paths to which their rows would be written.
+    A table that its project has forgotten belongs to no project any more. A metadata table is no obstacle,
+    because the next plan drops it. The partition paths of a few files are compared with the paths to which
+    their rows would be written.
 
     Raises:
         UnsupportedTableError: If the table cannot be adopted. The message contains the remedy.

@@ -20,7 +20,6 @@ from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.publish.publishing import publish_after
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.sources.ledger import read_again
-from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Instant
@@ -59,7 +58,7 @@ def _rolled_back(table: TableHandle, instant: str, timing: Timing) -> RollbackRe
         pending = find_rollback_of(timeline, instant)
         if pending is not None:
             return finish_rollback(timeline, pending, keeps_files=has_quarantine(store))
-        victim = _rollback_target(store, timeline, instant, timing)
+        victim = _rollback_target(table, timeline, instant, timing)
         if victim.is_completed:
             finish_cleans(table, timeline)
             timeline = timeline.reload()
@@ -81,15 +80,16 @@ def _rolled_back(table: TableHandle, instant: str, timing: Timing) -> RollbackRe
     return replace(result, reads_again=reads_again)
 
 
-def _rollback_target(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) -> Instant:
+def _rollback_target(table: TableHandle, timeline: Timeline, time: str, timing: Timing) -> Instant:
     """Return the write to roll back, or raise an error if it must not be rolled back."""
+    store = table.store
     victim = timeline.write_at(time)
     if victim is None:
         raise InvalidDataError(
             "{table}: there is no write {instant} on the active timeline; see {command}",
             table=store.uri,
             instant=time,
-            command=command("timeline", "TABLE"),
+            command=command("timeline", table.name),
         )
     if time in timeline.savepoints:
         raise InvalidDataError(

@@ -248,7 +248,7 @@ def _plan_of(transaction: Transaction) -> ClusteringPlan:
             "{table}: {instant} is not a clustering plan; see {command}",
             table=transaction.store.uri,
             instant=transaction.instant,
-            command=command("timeline", "TABLE"),
+            command=command("timeline", transaction.table.name),
         )
     return plan
 

@@ -71,7 +71,8 @@ def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None
             if not _fits(found, wanted):
                 raise InvalidDataError(
                     "column {column!r} is {found_type} in the rows and {column_type} in the table, which "
-                    "cannot hold every {found_type}; cast it to {column_type} in the query",
+                    "cannot hold every {found_type}; declare another type, or convert the values before the "
+                    "write, such as in the select of a source",
                     column=place,
                     found_type=str(found),
                     column_type=str(wanted),

@@ -143,3 +143,12 @@ def test_few_footers_stand_for_many_files(folder, tmp_path):
     assert column_bytes(handle.store, many, KEYS) == 1000 * one
     assert len([*handle.store.calls()]) - before <= MOST_FOOTERS
     assert column_bytes(handle.store, [], KEYS) == 0
+
+
+def test_a_table_without_a_record_key_needs_its_meta_columns(folder):
+    keyless = {key: value for key, value in EVENTS.items() if key != "record_key"}
+    folder.write("tables/keyless.yml", keyless | {"name": "keyless", "queries": QUERIES})
+    apply(folder)
+    store = open_store(folder.root / "warehouse/keyless")
+    SmallTable(store, timing=FAST).insert({f"k{number}": (number, "a") for number in range(50)})
+    assert suggest(store).meta_columns is None

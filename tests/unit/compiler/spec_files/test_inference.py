@@ -163,6 +163,10 @@ def test_other_files_are_refused_by_name(tmp_path, files, message):
         ([pa.array([[1]], pa.list_(pa.timestamp("ns")))], "column 'v.element' is timestamp"),
         ([pa.array([2**60 + 1]), pa.array([0.5])], "a0.parquet: column 'v' is int64 in the rows and double"),
         (
+            [pa.array([1]), pa.array([2]), pa.array(["x"])],
+            "a2.parquet: column .v. is string, and int64 in files before it",
+        ),
+        (
             [pa.array([1], pa.time64("us"))],
             "has the type time64.us., which tables do not have; write the time",
         ),
