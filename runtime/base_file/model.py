@@ -41,6 +41,10 @@ class WriteGuard(Protocol):
         """Return whether the in-flight file of the write's instant exists."""
         ...
 
+    def is_published(self, store: ObjectStore) -> bool:
+        """Return whether a write that is not pending has been published, and the whole of it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:

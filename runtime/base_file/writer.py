@@ -243,7 +243,7 @@ class BaseFileWriter:
 
         Raises:
             ConflictError: If the in-flight instant of the write is gone, or the bucket was abandoned. The
-                file is then deleted.
+                file is then deleted, unless the write was published.
         """
         self._check_not_abandoned()
         entries = self._keys.entries() | self._clustering_entry() | self._nan_entry()
@@ -256,7 +256,9 @@ class BaseFileWriter:
         try:
             self._check_not_abandoned()
         except ConflictError:
-            self._context.store.delete(self.name.path)
+            # Another attempt of this task may have written the same file, and its write is archived by now.
+            if not self._context.guard.is_published(self._context.store):
+                self._context.store.delete(self.name.path)
             raise
         stat = WriteStat(
             file_id=self.name.file_id,

@@ -40,6 +40,7 @@ from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant
 from parquetry.runtime.timeline.markers import MarkerKind, marker_path, put_markers, remove_markers
+from parquetry.runtime.timeline.sidecars import statistics_path
 from parquetry.runtime.timing import Timing
 
 NO_RANGES: Final[KeyRanges] = MappingProxyType({})
@@ -67,6 +68,14 @@ class TaskGuard:
     def is_pending(self, store: ObjectStore) -> bool:
         """Return whether the write still has its inflight file, so that it has not been rolled back."""
         return store.stat(self.inflight_path) is not None
+
+    def is_published(self, store: ObjectStore) -> bool:
+        """Return whether the write was published, so that its inflight file is in the archive.
+
+        A rollback deletes the statistics before the inflight file. Those of a clustering may contain buckets
+        that it abandoned, so they do not show that a file was published.
+        """
+        return not self.abandons_buckets and store.stat(statistics_path(self.instant)) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ class Alive:
     """A guard that says no from the n-th question on."""
 
     answers: int = 1_000_000
+    published: bool = False
 
     def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         return False
@@ -40,6 +41,9 @@ class Alive:
     def is_pending(self, store: ObjectStore) -> bool:
         self.answers -= 1
         return self.answers >= 0
+
+    def is_published(self, store: ObjectStore) -> bool:
+        return self.published
 
 
 def context(

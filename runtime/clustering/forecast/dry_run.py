@@ -109,6 +109,10 @@ class _NoGuard:
         del store
         return True
 
+    def is_published(self, store: ObjectStore) -> bool:
+        del store
+        return False
+
 
 class _MemoryStore:
     """A store that reads another one and keeps all changes in memory."""

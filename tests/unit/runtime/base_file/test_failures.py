@@ -90,6 +90,16 @@ def test_a_write_that_was_rolled_back_leaves_no_file(tmp_path, answers):
     assert files_below(tmp_path) == []
 
 
+def test_a_late_task_of_a_published_write_leaves_the_file_that_another_attempt_wrote(tmp_path):
+    ctx = context(tmp_path, COLUMNS)
+    (file,) = write(ctx, bucket(ctx), some(3)).files
+    content = (tmp_path / file.stat.path).read_bytes()
+    late = context(tmp_path, COLUMNS, guard=Alive(1, published=True))
+    with pytest.raises(ConflictError, match="has been rolled back by another writer"):
+        write(late, bucket(late), some(3))
+    assert (tmp_path / file.stat.path).read_bytes() == content
+
+
 def test_a_failure_in_the_input_leaves_no_file_but_those_that_were_full(tmp_path):
     ctx = context(tmp_path, SIZED, max_file_size_bytes=300_000)
     table = incoming_table(1, 0, 10_000, width=100, content=Content.INCOMPRESSIBLE)

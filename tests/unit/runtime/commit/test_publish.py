@@ -19,7 +19,7 @@ from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.table_lock import unlock
-from parquetry.runtime.commit.transaction import Transaction
+from parquetry.runtime.commit.transaction import TaskGuard, Transaction
 from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.errors import (
     ConflictError,
@@ -28,9 +28,11 @@ from parquetry.runtime.errors import (
     UnknownOutcomeError,
     UnsupportedTableError,
 )
+from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources.ledger import Consumption, entry_path
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.clustering_plan import (
@@ -196,6 +198,30 @@ def test_the_guard_tells_a_task_that_its_write_is_gone(table: SmallTable) -> Non
     with pytest.raises(ConflictError):
         replace(table, before_publish=look, timing=replace(FAST, retries=1)).upsert({"k1": (9, "b")})
     assert seen == [True, False, True, False]
+
+
+def test_the_guard_tells_a_task_whether_an_archived_write_was_published(table: SmallTable) -> None:
+    guards: list[TaskGuard] = []
+
+    def note(txn: Transaction) -> None:
+        guards.append(txn.guard)
+
+    def fail(txn: Transaction) -> None:
+        guards.append(txn.guard)
+        raise InvalidDataError("no")
+
+    replace(table, before_publish=note).upsert({"k1": (9, "b")})
+    for value in range(3):
+        table.upsert({"k1": (value, "b")})
+    assert archive(table.handle, policy=RetentionPolicy(archive_keep_commits=2), timing=FAST).instants
+    with pytest.raises(InvalidDataError):
+        replace(table, before_publish=fail).upsert({"k1": (10, "b")})
+    published, rolled_back = guards
+    assert [guard.is_pending(table.store) for guard in guards] == [False, False]
+    assert published.is_published(table.store)
+    assert not rolled_back.is_published(table.store)
+    # A clustering may have been published without the bucket.
+    assert not replace(published, abandons_buckets=True).is_published(table.store)
 
 
 def test_markers_are_there_before_files_and_name_them(table: SmallTable) -> None:
