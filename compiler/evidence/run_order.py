@@ -7,13 +7,14 @@ table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 from typing import Final
 
 from parquetry.runtime.layout.clustering.model import ExclusionReason
 from parquetry.runtime.layout.clustering.run_budget import RunBudget, RunRoom
+from parquetry.runtime.spec.codec import omit
 
 ASSUMED_BYTES_PER_SECOND: Final = 16 * 2**20
 """The throughput that is assumed as long as no table of the target has a measured one."""
@@ -244,10 +245,12 @@ class RunOrder:
     """The order of a run's rewrites and its limits.
 
     ``starts_ms`` is the time at which the window lets it start, in milliseconds since 1970 (UTC). If
-    ``rewrite_bytes`` or ``seconds`` is None, there is no such limit.
+    ``rewrite_bytes`` or ``seconds`` is None, there is no such limit. ``spent_bytes`` of the bytes are used
+    when the run ends, including those that failed clusterings were to rewrite.
     """
 
     starts_ms: int
     rewrite_bytes: int | None
     seconds: float | None
     tables: tuple[RankedRewrite, ...]
+    spent_bytes: int = field(default=0, metadata=omit(0))

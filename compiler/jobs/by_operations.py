@@ -105,6 +105,7 @@ def run_by_operations(
         rewrite_bytes=at_start.rewrite_bytes,
         seconds=at_start.seconds,
         tables=(*begun, *ranked),
+        spent_bytes=attempts.launcher.spent_bytes,
     )
 
 

@@ -82,11 +82,13 @@ def order_section(order: RunOrder, *, note: str) -> Section:
 
 
 def used_text(order: RunOrder, *, rewritten: int) -> str:
-    """Return how many bytes of a run's budget are rewritten, and of how many tables something waits."""
+    """Return how much of a run's budget is rewritten or lost, and of how many tables something waits."""
     limit = "" if order.rewrite_bytes is None else f" of {human_size(order.rewrite_bytes)}"
     deferred = sum(one.reason is not None for one in order.tables)
     rest = f", {count(deferred, 'table')} deferred" if deferred else ""
-    return f"{human_size(rewritten)}{limit} clustered{rest}"
+    lost_bytes = order.spent_bytes - rewritten
+    lost = f", {human_size(lost_bytes)} lost to failures or writers" if lost_bytes > 0 else ""
+    return f"{human_size(rewritten)}{limit} clustered{lost}{rest}"
 
 
 def _groups(groups: int, size_bytes: int) -> str:

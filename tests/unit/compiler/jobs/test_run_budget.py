@@ -11,11 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from parquetry.cli.terminal.format import human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.evidence.run_order import DeferralReason, RateBasis
+from parquetry.compiler.jobs.results import to_json
 from parquetry.compiler.jobs.run import run_tables
 from parquetry.compiler.jobs.table_jobs import Only
 from parquetry.compiler.plan.apply import apply_plan
@@ -421,11 +423,16 @@ def dying(name):
 
 def test_what_was_rewritten_in_vain_counts_for_the_budget(folder):
     """A failed job counts all bytes that it was to rewrite, as nobody knows how many it rewrote."""
-    limit = 2 * max(size(folder, name) for name in TABLES) + 100
-    with_operations(folder, budget={"rewrite": f"{limit}B"})
+    sizes = {name: size(folder, name) for name in TABLES}
+    with_operations(folder, budget={"rewrite": f"{2 * max(sizes.values()) + 100}B"})
     rewrote, result, _ = run(folder, launch=dying("first"), fails=True)
     assert list(rewrote) == ["second"]
     assert [one.reason for one in result.order.tables] == [None, None, DeferralReason.BUDGET]
+    assert result.exit_code == 6
+    assert to_json(result)["order"]["spent_bytes"] == sizes["first"] + sizes["second"]
+    line = RunView().text(result, Paint(enabled=False)).splitlines()[-1]
+    assert line.startswith("1 failed, 1 changed, 1 unchanged; 1 file (")
+    assert f" clustered, {human_size(sizes['first'])} lost to failures or writers, 1 table deferred." in line
 
 
 def test_without_operations_it_counts_too_if_the_job_began(folder):
