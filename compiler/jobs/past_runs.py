@@ -51,10 +51,14 @@ class PastJob(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PastRun(Brief):
-    """A run with its recorded jobs. ``exit_code`` and ``seconds`` are None if it recorded no end."""
+    """A run with its tables and its recorded jobs.
+
+    ``exit_code`` and ``seconds`` are None if it recorded no end.
+    """
 
     run_id: str
     target: str
+    tables: tuple[str, ...]
     started_ms: int
     state: RunState
     exit_code: int | None
@@ -81,6 +85,8 @@ def past_runs(root: Path, *, most: int) -> tuple[PastRun, ...]:
 def last_runs(root: Path, *, target: str, tables: Iterable[str]) -> dict[str, LastRun]:
     """Return the newest run of each table at a target; tables without a recorded run are left out.
 
+    Runs that still go on are left out, too. A run that recorded no end has failed for all its tables.
+
     Raises:
         LinkInTheWayError: If a link lies in the way of the records.
     """
@@ -90,11 +96,12 @@ def last_runs(root: Path, *, target: str, tables: Iterable[str]) -> dict[str, La
         if not missing:
             break
         run = _read_run(project_folder, run_id)
-        if run.target != target:
+        if run.target != target or run.state is RunState.RUNNING:
             continue
-        for table in missing & {job.table for job in run.jobs}:
-            succeeded = all(job.error is None for job in run.jobs if job.table == table)
-            found[table] = LastRun(started_ms=run.started_ms, succeeded=succeeded)
+        is_killed = run.state is RunState.UNFINISHED
+        for table in missing & {*(run.tables if is_killed else ()), *(job.table for job in run.jobs)}:
+            failed = is_killed or any(job.error is not None for job in run.jobs if job.table == table)
+            found[table] = LastRun(started_ms=run.started_ms, succeeded=not failed)
         missing -= found.keys()
     return found
 
@@ -116,11 +123,12 @@ def _read_run(project_folder: ConfinedFolder, run_id: str) -> PastRun:
     start, results = (_document(project_folder, RUNS / run_id / name) for name in (STARTED, RESULTS))
     exit_code, seconds = results.get("exit_code"), results.get("seconds")
     jobs = results.get("jobs")
-    started_ms = start.get("started_ms")
+    started_ms, tables = start.get("started_ms"), start.get("tables")
     counts = results.get("counts")
     return PastRun(
         run_id=run_id,
         target=str(start.get("target", "")),
+        tables=tuple(map(str, tables)) if isinstance(tables, list) else (),
         started_ms=started_ms if isinstance(started_ms, int) else 0,
         state=_state(start.get("process"), exit_code),
         exit_code=exit_code if isinstance(exit_code, int) else None,

@@ -68,7 +68,13 @@ def run_tables(
     project, started_at = workspace.project, time.monotonic()
     root, target = project.root, project.target
     with (
-        recorded_run(root, run_id, target=target.name, started_ms=time.time_ns() // 1_000_000),
+        recorded_run(
+            root,
+            run_id,
+            target=target.name,
+            tables=[table.name for table in workspace.tables],
+            started_ms=time.time_ns() // 1_000_000,
+        ),
         lineage_of(workspace, command="run", run_id=run_id) as lineage,
     ):
         tables = {

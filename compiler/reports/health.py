@@ -171,7 +171,9 @@ def _last_run(table: TableCondition) -> _Found:
     if table.last_run is None or table.last_run.succeeded:
         return None
     age_ms = max(0, table.now_ms - table.last_run.started_ms)
-    reason = Message("a job failed in the newest run, {age} ago", age=human_duration(age_ms / 1000))
+    reason = Message(
+        "the newest run, {age} ago, was killed or a job of it failed", age=human_duration(age_ms / 1000)
+    )
     return reason, ("run", "--select", table.table)
 
 
@@ -318,7 +320,11 @@ def _publish(table: TableCondition) -> _Found:
 
 
 HEALTH_CHECKS: Final[tuple[HealthCheck, ...]] = (
-    HealthCheck(name="last_run", limit="a job that failed in its newest recorded run", find=_last_run),
+    HealthCheck(
+        name="last_run",
+        limit="a newest recorded run that was killed, or in which a job of the table failed",
+        find=_last_run,
+    ),
     HealthCheck(
         name="small_files",
         limit=f"more than {SMALL_FILES_PER_PARTITION} small files a partition on average, and at least "

@@ -344,7 +344,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
     Metric(
         name="last_run_success",
-        help="1 if all jobs of the table succeeded in its newest recorded run, else 0.",
+        help="1 if the newest recorded run of the table ended and all jobs of the table succeeded, else 0.",
         unit="",
         values=_run_succeeded,
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +25,16 @@ KEPT_RUNS: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """The newest recorded run with jobs of a table, and whether all of these jobs succeeded."""
+    """The newest run of a table that has ended, and whether it was not killed and all its jobs succeeded."""
 
     started_ms: int
     succeeded: bool
 
 
 @contextmanager
-def recorded_run(root: Path, run_id: str, *, target: str, started_ms: int) -> Iterator[None]:
+def recorded_run(
+    root: Path, run_id: str, *, target: str, tables: Sequence[str], started_ms: int
+) -> Iterator[None]:
     """Yield while this process is recorded as running, and first delete the folders of the oldest runs.
 
     If the disk or a link prevents the record, nothing fails here; saving the results reports it.
@@ -43,6 +45,7 @@ def recorded_run(root: Path, run_id: str, *, target: str, started_ms: int) -> It
         document = {
             "run_id": run_id,
             "target": target,
+            "tables": list(tables),
             "started_ms": started_ms,
             "process": None if process is None else process.to_json(),
         }

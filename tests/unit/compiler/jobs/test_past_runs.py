@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import parquetry
 from parquetry.cli.main import command_line
-from parquetry.compiler.jobs.past_runs import RunState, past_run, past_runs
+from parquetry.compiler.jobs.past_runs import RunState, last_runs, past_run, past_runs
 from parquetry.compiler.jobs.run import run_tables
 from parquetry.compiler.workspace.run_results import KEPT_RUNS, RESULTS, RUNS, STARTED
 from parquetry.runtime.commit.outcome import CommitResult
@@ -67,6 +67,12 @@ class Silent:
 
     def ended(self, outcome):
         pass
+
+
+def last(folder):
+    """Whether the newest run of each table succeeded."""
+    found = last_runs(folder.root, target="dev", tables=["orders", "parts"])
+    return {table: run.succeeded for table, run in found.items()}
 
 
 def written(job):
@@ -153,11 +159,13 @@ def test_a_killed_run_is_unfinished_and_has_what_it_did(folder):
     ) as child:
         assert child.stdout.readline() == "begun\n"
         assert [found.state for found in past_runs(folder.root, most=1)] == [RunState.RUNNING]
+        assert last(folder) == {}
         child.send_signal(signal.SIGKILL)
     (found,) = past_runs(folder.root, most=1)
     assert (found.state, found.exit_code, found.seconds) == (RunState.UNFINISHED, None, None)
     assert {job.table for job in found.jobs} == {"orders"}
     assert "unfinished" in command(folder)[1]
+    assert last(folder) == {"orders": False, "parts": False}
 
 
 def test_an_interrupted_run_is_unfinished_although_its_process_goes_on(folder):

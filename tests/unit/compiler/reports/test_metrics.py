@@ -177,7 +177,9 @@ def test_savepoints_are_counted_by_age(folder):
 
 def test_the_last_run_counts(folder):
     for number, error in (("1", None), ("2", "torn")):
-        with recorded_run(folder.root, f"2026-01-0{number}", target="dev", started_ms=int(number) * 1000):
+        with recorded_run(
+            folder.root, f"2026-01-0{number}", target="dev", tables=(), started_ms=int(number) * 1000
+        ):
             jobs = [
                 {"table": "events", "job": "ingest_a"},
                 {"table": "events", "job": "clean", "error": error},
@@ -186,7 +188,7 @@ def test_the_last_run_counts(folder):
                 save_results(folder.root, f"2026-01-0{number}", {"exit_code": 0, "jobs": jobs}, kept="all")
                 is None
             )
-    with recorded_run(folder.root, "2026-01-03", target="prod", started_ms=3000):
+    with recorded_run(folder.root, "2026-01-03", target="prod", tables=(), started_ms=3000):
         save_results(
             folder.root, "2026-01-03", {"exit_code": 0, "jobs": [{"table": "events", "job": "c"}]}, kept="all"
         )
