@@ -147,11 +147,6 @@ class TableAction:
         """True if the action only records changed settings of the target."""
         return self.code in TARGET_CODES and not self.changes and Step.SYNC not in self.steps
 
-    @property
-    def only_syncs(self) -> bool:
-        """True if the action changes nothing but the entry of the table in its catalog."""
-        return self.steps == (Step.SYNC,)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeStep:

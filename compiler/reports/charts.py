@@ -73,14 +73,13 @@ class Bars:
     values: tuple[int, ...]
 
 
-def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str] = ()) -> Chart | None:
-    """Return a chart with a group of bars for each label, or None if all values are 0.
+def bar_chart(title: str, bars: Sequence[Bars], series: Sequence[str] = ()) -> Chart | None:
+    """Return a chart of counts of files, a group of bars for each label, or None if all are 0.
 
     If labels are long, every second one is shown, and always the last.
 
     Args:
         title: the heading of the chart.
-        unit: the unit of the values, such as "files".
         bars: the values by label.
         series: the names of the series if there are two: the present state and the expected one.
 
@@ -107,7 +106,7 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str]
                     width=width,
                     height=height,
                     css=css,
-                    title=f"{group.label}: {value:,} {unit}{name}",
+                    title=f"{group.label}: {value:,} files{name}",
                 )
             )
             if value:
@@ -115,7 +114,7 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str]
     axis = Curve(points=f"{_MARGIN},{_BASE} {_MARGIN + _SLOT * len(bars)},{_BASE}", css="axis")
     return Chart(
         title=title,
-        text=f"{title}: {_values_text(unit, bars, series)}",
+        text=f"{title}: {_values_text(bars, series)}",
         width=2 * _MARGIN + _SLOT * len(bars),
         height=_BASE + _BELOW,
         legend=tuple(zip(classes, series, strict=True)) if series else (),
@@ -125,7 +124,7 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str]
     )
 
 
-def _values_text(unit: str, bars: Sequence[Bars], series: Sequence[str]) -> str:
+def _values_text(bars: Sequence[Bars], series: Sequence[str]) -> str:
     """Return the values as words, without the labels that have no value."""
     parts = []
     for group in bars:
@@ -133,7 +132,7 @@ def _values_text(unit: str, bars: Sequence[Bars], series: Sequence[str]) -> str:
             names = series or [""] * len(group.values)
             texts = (f"{v:,} {name}".rstrip() for v, name in zip(group.values, names, strict=True))
             parts.append(f"{group.label}: {', '.join(texts)}")
-    return f"{unit} by label; {'; '.join(parts)}"
+    return f"files by label; {'; '.join(parts)}"
 
 
 _SPARK_WIDTH: Final = 120

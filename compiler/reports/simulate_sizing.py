@@ -33,11 +33,6 @@ class Limits:
     record_size_bytes: int | None = None
     min_fill: float | None = None
 
-    @property
-    def are_given(self) -> bool:
-        """True if any limit is given."""
-        return any(getattr(self, name) is not None for name in self.__dataclass_fields__)
-
     def over(self, policy: SizingPolicy) -> SizingPolicy:
         """Return the policy with the given limits in place of its own."""
         given = {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Mapping
 from typing import Final
 
 from parquetry.text.printable import one_line
@@ -15,12 +14,12 @@ _ACTORS: Final = ("GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 _LONGEST: Final = 200
 
 
-def acting_user(git_user: str | None = None, *, environment: Mapping[str, str] = os.environ) -> str:
+def acting_user(git_user: str | None = None) -> str:
     """Return the user of the forge, or else the user of git, or else that of the operating system.
 
     The text has one line without invisible characters, and at most 200 characters.
     """
-    actor = next((f"{environment[name]} ({name})" for name in _ACTORS if environment.get(name)), None)
+    actor = next((f"{os.environ[name]} ({name})" for name in _ACTORS if os.environ.get(name)), None)
     return bounded_user(actor or git_user or f"{_system_user()} (operating system)")
 
 

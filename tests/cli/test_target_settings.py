@@ -20,7 +20,6 @@ from parquetry.runtime.table.applied import read_applied
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 
 OPTIONS = "spark.driver.extraJavaOptions"
-CREATING = 3
 BLOCKED = 1
 ATTACKS = {
     "java options": ({"spark": {"conf": {OPTIONS: "-javaagent:evil.jar"}}}, f"spark.conf.{OPTIONS}"),

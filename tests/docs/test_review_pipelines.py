@@ -25,7 +25,6 @@ from tests.support.project_folder import ProjectFolder
 from tests.support.repository import TESTS
 
 SCHEMA = json.loads((TESTS / "support" / "gitlab_ci_schema.json").read_text(encoding="utf-8"))["schema"]
-JOBS = ("check", "plan", "apply", "follow-up", "nightly")
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ def _sections(report: LayoutReport) -> Iterator[Section]:
             title="Warnings", tone=Tone.WARN, blocks=(Lines(texts=tuple(map(in_full, report.warnings))),)
         )
     sizes = [size for partition in report.partitions for size in partition.file_sizes_bytes]
-    chart = bar_chart("files, up to the size below each bar", "files", size_bars(sizes))
+    chart = bar_chart("files, up to the size below each bar", size_bars(sizes))
     if chart is not None:
         yield Section(title="File sizes", blocks=(chart,))
     if report.partitions:

@@ -157,7 +157,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
         paths = [relative_path(table.store, part.path) for part in group.slices]
         slices = tuple(current[path] for path in paths if path in current)
         if len(slices) < len(paths) or not paths:
-            left_out.append(_left_out_group(group, "a writer has changed its files since it was planned"))
+            left_out.append(_left_out_group(group))
             continue
         target = planned.target_file_size_bytes if planned is not None else _share(slices, group)
         tasks = 1
@@ -274,6 +274,9 @@ def _share(slices: Sequence[FileSlice], group: ClusteringGroup) -> int:
     return max(sum(part.size_bytes for part in slices) // max(group.output_files, 1), 1)
 
 
-def _left_out_group(group: ClusteringGroup, reason: Text) -> UnpublishedGroup:
-    partition = group.slices[0].partition if group.slices else ""
-    return UnpublishedGroup(partition=partition, files=len(group.slices), reason=reason)
+def _left_out_group(group: ClusteringGroup) -> UnpublishedGroup:
+    return UnpublishedGroup(
+        partition=group.slices[0].partition if group.slices else "",
+        files=len(group.slices),
+        reason="a writer has changed its files since it was planned",
+    )

@@ -17,7 +17,7 @@ from parquetry.runtime.spark.prepare.parquet_rows import FilePiece, NotPlainErro
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import reachable_parallelism
-from parquetry.runtime.stage.part import StageSpec, fault_batch, stage_rows
+from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec, fault_batch, stage_rows
 from parquetry.runtime.storage.parallel import map_each
 
 NOT_PLAIN: Final = "only Spark spells these keys"
@@ -79,12 +79,11 @@ def plain_files(frame: DataFrame) -> PlainFiles | None:
     return PlainFiles(pieces=pieces, sources=sources)
 
 
-def stage_plain_rows(
-    spark: SparkSession, spec: StageSpec, rows: PlainRows, files: PlainFiles, ddl: str
-) -> DataFrame:
-    """Return a frame whose tasks read and stage the rows of the files; ``ddl`` is the schema of a summary."""
+def stage_plain_rows(spark: SparkSession, spec: StageSpec, rows: PlainRows, files: PlainFiles) -> DataFrame:
+    """Return a frame whose tasks read and stage the rows of the files, and return summaries."""
     tasks = len(files.pieces)
-    return map_in_tasks(spark.range(0, tasks, 1, max(tasks, 1)), _staging_task(spec, rows, files.pieces), ddl)
+    numbers = spark.range(0, tasks, 1, max(tasks, 1))
+    return map_in_tasks(numbers, _staging_task(spec, rows, files.pieces), SUMMARY_SQL)
 
 
 def _staging_task(

@@ -137,7 +137,7 @@ def prepare_keys(
             *(_meta_column_sql(rows.schema, name) for name in META_COLUMNS[2:4] if _find(rows.schema, name)),
         )
         names = {c.name for c in given}
-        key = _given_key_sql(rules.record_key, names, typed, RECORD_KEY)
+        key = _given_key_sql(rules.record_key, names, typed)
         if key is None:
             key = record_key_sql(rules, typed.schema)
         if key is None:
@@ -215,12 +215,12 @@ def check_control_names(names: Iterable[str], *, place: str) -> None:
         )
 
 
-def _given_key_sql(fields: Sequence[str], names: set[str], frame: DataFrame, meta: str) -> str | None:
-    """Return SQL for a meta column if the rows lack columns of the key or path, or None if they have them."""
+def _given_key_sql(fields: Sequence[str], names: set[str], frame: DataFrame) -> str | None:
+    """Return SQL for the meta column if the rows lack columns of the key, or None if they have them."""
     if fields and _covers(fields, names):
         return None
-    if _find(frame.schema, meta):
-        return quoted(meta)
+    if _find(frame.schema, RECORD_KEY):
+        return quoted(RECORD_KEY)
     missing = [f for f in fields if f.split(".")[0] not in names]
     if fields:
         raise InvalidDataError(

@@ -28,7 +28,7 @@ from parquetry.runtime.spec.rules import DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column, Operation, Ties
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.stage.location import StageLocation
-from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec
+from parquetry.runtime.stage.part import StageSpec
 from parquetry.runtime.stage.partition_paths import SAME_TEXT_TYPES
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.write.request import WriteRequest
@@ -155,7 +155,7 @@ def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> Stag
         rules=rules,
         computes_key=spec.key_column == RECORD_KEY,
     )
-    summary = stage_plain_rows(incoming.frame.sparkSession, spec, rows, files, SUMMARY_SQL)
+    summary = stage_plain_rows(incoming.frame.sparkSession, spec, rows, files)
     staged = run_stage(summary, spec, subject=incoming.subject)
     if any(fault.description == NOT_PLAIN for fault in staged.faults):
         return None

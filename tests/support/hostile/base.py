@@ -97,7 +97,6 @@ POLICY = {
     "retention": {"clean": {"keep_commits": "{{ var('keep') }}"}},
 }
 AVRO = '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "string"}, {"name": "n", "type": ["null", "long"], "default": null}]}'
-REVISIONS = ("base", "squashed")
 
 
 def build(root: Path) -> Sandbox:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,11 +103,6 @@ def changed(document: Any, rng: Random) -> tuple[Any, str]:
         case _:
             holder.append(value)
     return changed, f"{how} {place!r:.100} {value!r:.80}"
-
-
-def as_json(value: Any) -> bytes:
-    """JSON as a stranger writes it: NaN, lone surrogates and all."""
-    return json.dumps(value).encode()
 
 
 def changed_bytes(content: bytes, rng: Random) -> tuple[bytes, str]:

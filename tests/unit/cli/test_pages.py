@@ -134,7 +134,7 @@ def test_a_comment_of_hostile_texts_has_no_mark_of_theirs():
 
 
 def test_charts_of_nothing_are_none_and_gaps_are_gaps():
-    assert bar_chart("sizes", "files", [Bars(label="1", values=(0,))]) is None
+    assert bar_chart("sizes", [Bars(label="1", values=(0,))]) is None
     chart = sparkline([1.0, None, 3.0], ["passed", "unmeasured", "failed"], bound=2.0, text="three runs")
     assert [shape.css for shape in chart.rectangles] == ["unmeasured", "failed"]
     assert [curve.css for curve in chart.curves] == ["new", "limit"]

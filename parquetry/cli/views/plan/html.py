@@ -212,9 +212,7 @@ def _sizes(figures: TableFigures) -> Iterator[Chart]:
         Bars(label="above" if index == tenths else f"{(index + 1) * 100 // tenths}", values=counts)
         for index, counts in enumerate(zip(figures.sizes_before, figures.sizes_after, strict=True))
     ]
-    chart = bar_chart(
-        "files by size, in percent of the largest size", "files", bars, ("now", "with the debt paid")
-    )
+    chart = bar_chart("files by size, in percent of the largest size", bars, ("now", "with the debt paid"))
     if chart is not None:
         yield chart
 

@@ -56,7 +56,7 @@ class Page(HTMLParser):
 def test_every_file_is_in_one_bar(sizes):
     bars = size_bars(sizes)
     assert sum(number for bar in bars for number in bar.values) == len(sizes)
-    chart = bar_chart("sizes", "files", bars)
+    chart = bar_chart("sizes", bars)
     assert (chart is None) == (not sizes)
     heights = [shape.height for shape in chart.rectangles] if chart else [110]
     assert all(0 <= height <= 110 for height in heights)

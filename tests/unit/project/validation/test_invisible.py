@@ -12,7 +12,7 @@ from parquetry.project.validation.definitions import Kind, bundled
 from parquetry.project.validation.validators import validator
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 
-ESCAPE, TURN, ZERO_WIDTH, NEXT_LINE = "\x1b[31m", "\u202e", "\u200b", "\x85"
+ESCAPE, TURN, ZERO_WIDTH = "\x1b[31m", "\u202e", "\u200b"
 SIGNS = [
     "\n",
     "\t",
