@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from parquetry.message import Text
 from parquetry.runtime.catalog.entry import CatalogColumn, CatalogPartition, CatalogTable, folder_uri
-from parquetry.runtime.catalog.model import KeyValues, batches, check_created
+from parquetry.runtime.catalog.model import KeyValues, check_created
 from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.parallel import batches
 
 _MOST_WRITTEN: Final = 100
 _MOST_READ: Final = 1000

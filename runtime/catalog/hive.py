@@ -18,11 +18,12 @@ from parquetry.runtime.catalog.entry import (
     folder_uri,
     with_definition,
 )
-from parquetry.runtime.catalog.model import KeyValues, batches, check_created
+from parquetry.runtime.catalog.model import KeyValues, check_created
 from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.metastore_transport import metastore_transport
 from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.parallel import batches
 from parquetry.runtime.table.partition_path import escape_value
 from parquetry.text.metastore_addresses import METASTORE_FORM, metastore_addresses
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 from parquetry.runtime.catalog.entry import CatalogPartition, CatalogTable, differences
 from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.storage.model import ObjectStore
-
-_Item = TypeVar("_Item")
 
 KeyValues: TypeAlias = tuple[str, ...]
 """The values of the partition keys of one partition, in the order of the keys."""
@@ -85,10 +82,3 @@ def check_created(catalog: Catalog, entry: CatalogTable) -> None:
             "{place}: another program registered a table of this name meanwhile; sync again",
             place=catalog.place,
         )
-
-
-def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    """Yield the items in lists of at most ``size``."""
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
-        yield batch

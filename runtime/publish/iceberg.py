@@ -60,7 +60,6 @@ from parquetry.runtime.publish.iceberg_manifests import (
     FORMAT_VERSION,
     ManifestWriter,
     NotOurManifestError,
-    batches,
     live_counts,
     may_hold,
     partition_types,
@@ -90,7 +89,7 @@ from parquetry.runtime.publish.model import (
 )
 from parquetry.runtime.spec.table_spec import IcebergFormat
 from parquetry.runtime.storage.model import ObjectStore
-from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.storage.parallel import batches, map_each
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.applied import applied_history

@@ -379,15 +379,3 @@ def _read_text(content: bytes, position: int) -> tuple[bytes, int]:
     if length < 0 or position + length > len(content):
         raise NotOurManifestError
     return content[position : position + length], position + length
-
-
-def batches(files: Iterable[PublishedFile], size: int) -> Iterator[list[PublishedFile]]:
-    """Yield the files in lists of at most ``size``."""
-    batch: list[PublishedFile] = []
-    for file in files:
-        batch.append(file)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

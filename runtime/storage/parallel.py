@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
 _Item = TypeVar("_Item")
@@ -86,6 +87,13 @@ def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> lis
         except BaseException:
             abandoned.set()
             raise
+
+
+def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Yield the items in lists of at most ``size``."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 def growing_batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:

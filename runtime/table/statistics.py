@@ -6,13 +6,13 @@ file, and one for each row group of files with several. It is derived data: the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from io import BytesIO
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,11 +30,9 @@ from parquetry.runtime.layout.skipping.statistics import (
 from parquetry.runtime.parquet.announcement import announce_chunks
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.storage.model import ObjectStore
-from parquetry.runtime.storage.parallel import MOST_AT_ONCE, map_each
+from parquetry.runtime.storage.parallel import MOST_AT_ONCE, batches, map_each
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.timeline.sidecars import statistics_path
-
-_Item = TypeVar("_Item")
 
 _VERSION_KEY = b"parquetry.statistics.version"
 _VERSION = b"1"
@@ -147,17 +145,13 @@ def each_statistics(
         return file if columns is None else _with_columns(file, columns)
 
     # Requests run concurrently. Decoding needs the CPU, so threads would not speed it up.
-    for instants in _batches(sorted(wanted), MOST_AT_ONCE):
+    for instants in batches(sorted(wanted), MOST_AT_ONCE):
         for instant, content in zip(instants, map_each(instants, open_sidecar), strict=True):
             if content is not None:
                 yield from recorded(instant, content)
     missing = sorted((part for left in wanted.values() for part in left.values()), key=lambda part: part.path)
-    for parts in _batches(missing, _FOOTERS_AT_ONCE):
+    for parts in batches(missing, _FOOTERS_AT_ONCE):
         yield from map_each(parts, read_footer)
-
-
-def _batches(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def _decoded(
