@@ -36,14 +36,14 @@ from parquetry.runtime.publish.delta_types import (
 from parquetry.runtime.publish.model import (
     INSTANT_KEY,
     LEFTOVER_MS,
-    SETTLED_KEY,
-    WRITES_KEY,
     AddedFiles,
     PartitionValues,
     Published,
     PublishedFile,
     Snapshot,
     is_too_slow,
+    recorded_state,
+    state_properties,
 )
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
@@ -67,7 +67,7 @@ _BOUNDS_KEY: Final = "parquetry.bounds"
 """Commits whose files have their bounds in the checkpoint of the version have this key."""
 _NONCE_KEY: Final = "parquetry.nonce"
 _PATH_COLUMN: Final = "add.path"
-_METADATA_KEY: Final = b"parquetry.metadata"
+_METADATA_KEY: Final = "parquetry.metadata"
 _PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [WRITER_FEATURE]}
 _CONFIGURATION: Final = {
     # If another program can vacuum in spite of the protocol, it finds no file that is old enough.
@@ -278,13 +278,12 @@ class DeltaLog:
         """Return the state of the newest checkpoint that parquetry wrote, or that before the version 0."""
         for version in reversed([v for v in files.checkpoints if v <= newest]):
             with self._store.open_input(_checkpoint_path(version)) as source:
-                footer = pq.ParquetFile(source, pre_buffer=False).schema_arrow.metadata or {}
-            if _METADATA_KEY in footer:
+                stored = pq.ParquetFile(source, pre_buffer=False).schema_arrow.metadata or {}
+            if _METADATA_KEY.encode() in stored:
+                footer = {name.decode(): text.decode() for name, text in stored.items()}
                 return _State(
+                    **recorded_state(footer),
                     version=version,
-                    instant=footer[INSTANT_KEY.encode()].decode(),
-                    writes=_split(footer[WRITES_KEY.encode()].decode()),
-                    settled=footer.get(SETTLED_KEY.encode(), b"").decode(),
                     metadata=parsed_json(footer[_METADATA_KEY]),
                     checkpoint=version,
                 )
@@ -327,14 +326,7 @@ class DeltaLog:
             if not isinstance(info, dict) or not isinstance(info.get(INSTANT_KEY), str):
                 what = None if info is None else info.get("operation")
                 raise self._foreign(f"another program wrote the version {version} ({what})")
-            state = replace(
-                state,
-                version=version,
-                instant=info[INSTANT_KEY],
-                writes=_split(info[WRITES_KEY]),
-                settled=info.get(SETTLED_KEY, ""),
-                metadata=metadata,
-            )
+            state = replace(state, **recorded_state(info), version=version, metadata=metadata)
         return replace(state, added=added, touched=frozenset(touched), incomplete=frozenset(incomplete))
 
     def _instant_of(self, version: int) -> str:
@@ -347,9 +339,7 @@ class DeltaLog:
             "operation": snapshot.operation,
             "operationParameters": {},
             "engineInfo": f"parquetry/{VERSION}",
-            INSTANT_KEY: snapshot.instant,
-            WRITES_KEY: ",".join(sorted(snapshot.writes)),
-            SETTLED_KEY: snapshot.settled,
+            **state_properties(snapshot),
             "parquetry.savepoints": ",".join(snapshot.savepoints),
             **({_BOUNDS_KEY: "checkpoint"} if is_large else {}),
             _NONCE_KEY: uuid.uuid4().hex,
@@ -421,10 +411,8 @@ class DeltaLog:
         hint of the last checkpoint then names it, unless there is a newer one.
         """
         footer = {
-            INSTANT_KEY: state.instant,
-            WRITES_KEY: ",".join(sorted(state.writes)),
-            SETTLED_KEY: state.settled,
-            _METADATA_KEY.decode(): json.dumps(state.metadata, ensure_ascii=False),
+            **state_properties(state),
+            _METADATA_KEY: json.dumps(state.metadata, ensure_ascii=False),
         }
         head = [{"protocol": _PROTOCOL}, {"metaData": state.metadata}]
         with (
@@ -530,10 +518,6 @@ def _own(state: Published) -> _State:
 
 def _left_out(_action: _AddAction) -> None:
     """Do nothing: no checkpoint is due."""
-
-
-def _split(writes: str) -> frozenset[str]:
-    return frozenset(filter(None, writes.split(",")))
 
 
 def _may_hold(chunk: pq.ColumnChunkMetaData, folders: Collection[str]) -> bool:

@@ -78,14 +78,14 @@ from parquetry.runtime.publish.model import (
     INSTANT_KEY,
     LEFTOVER_MS,
     METADATA_FOLDER,
-    SETTLED_KEY,
-    WRITES_KEY,
     AddedFiles,
     PartitionValues,
     Published,
     PublishedFile,
     Snapshot,
     is_too_slow,
+    recorded_state,
+    state_properties,
 )
 from parquetry.runtime.spec.table_spec import IcebergFormat
 from parquetry.runtime.storage.model import ObjectStore
@@ -163,14 +163,8 @@ class IcebergMetadata:
         if newest is None:
             return None
         current = self._own_snapshot(newest.metadata)
-        summary = _summary(current)
         return _State(
-            version=current.snapshot_id,
-            instant=summary[INSTANT_KEY],
-            writes=frozenset(filter(None, summary.get(WRITES_KEY, "").split(","))),
-            settled=summary.get(SETTLED_KEY, ""),
-            newest=newest,
-            manifests=current.manifests(self._io),
+            **recorded_state(_summary(current)), newest=newest, manifests=current.manifests(self._io)
         )
 
     def paths(self, state: Published, folders: Mapping[str, PartitionValues] | None = None) -> frozenset[str]:
@@ -230,7 +224,7 @@ class IcebergMetadata:
             updates += (SetPropertiesUpdate(updates={_MAPPING_KEY: mapping}),)
         nonce = uuid.uuid4().hex
         place = f"{self._location}/snap-{number}-0-{nonce}.avro"
-        parent = None if state is None else int(state.version)
+        parent = None if state is None else state.metadata.current_snapshot_id
         sequence = metadata.next_sequence_number()
         with write_manifest_list(
             FORMAT_VERSION, self._io.new_output(place), number, parent, sequence, _CODEC
@@ -304,13 +298,12 @@ class IcebergMetadata:
     def _own_snapshot(self, metadata: TableMetadata) -> IcebergSnapshot:
         """Return the current snapshot. Raise ForeignTableError if somebody else has written."""
         current = metadata.current_snapshot()
-        is_own = TABLE_KEY in metadata.properties and metadata.location == self._store.uri
-        is_own = (
-            is_own and _NO_COLLECTION in metadata.properties.items() and len(metadata.partition_specs) == 1
-        )
         if (
             current is None
-            or not is_own
+            or TABLE_KEY not in metadata.properties
+            or metadata.location != self._store.uri
+            or _NO_COLLECTION not in metadata.properties.items()
+            or len(metadata.partition_specs) != 1
             or any(INSTANT_KEY not in _summary(one) for one in metadata.snapshots)
         ):
             raise self._foreign()
@@ -518,11 +511,7 @@ def _new_summary(
     return Summary(
         operation=operation,
         **{name: str(number) for name, number in counts.items()},
-        **{
-            INSTANT_KEY: snapshot.instant,
-            WRITES_KEY: ",".join(sorted(snapshot.writes)),
-            SETTLED_KEY: snapshot.settled,
-        },
+        **state_properties(snapshot),
     )
 
 

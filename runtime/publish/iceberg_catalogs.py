@@ -10,6 +10,7 @@ This module needs pyiceberg. Only ``runtime.publish.iceberg`` imports it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,6 +61,7 @@ OLD_VERSIONS: Final = 100
 EMPTY: Final = MetastoreCatalog._empty_table_metadata()  # noqa: SLF001 - what catalogs apply first updates to
 """The metadata that the updates of a new table start from."""
 
+_METADATA_NAME: Final = re.compile(r"v([0-9]+)\.metadata\.json")
 _IO_CLASS: Final = f"{StoreIO.__module__}.{StoreIO.__qualname__}"
 _TIMEOUT_SECONDS: Final = 60.0
 _OPTIONS: Final[Mapping[CatalogType, Mapping[str, str]]] = {
@@ -214,7 +216,7 @@ class MetadataFolder:
         if hinted is not None and self._store.stat(_metadata_path(hinted)):
             return self._last_from(hinted)
         listed = (info.path.rpartition("/")[2] for info in self._store.list(METADATA_FOLDER))
-        numbers = [int(name[1:].partition(".")[0]) for name in listed if _is_metadata(name)]
+        numbers = [int(found[1]) for found in map(_METADATA_NAME.fullmatch, listed) if found]
         return self._last_from(max(numbers)) if numbers else None
 
     def _last_from(self, number: int) -> int:
@@ -333,7 +335,7 @@ def _client(declared: TargetCatalog, store: ObjectStore) -> PyIcebergCatalog:
     class StoreCatalog(kind):  # type: ignore[misc]  # of the declared type
         """A client whose files are those of the store, whatever a property of a table or a server says."""
 
-        def _load_file_io(self, properties: object = None, location: str | None = None) -> StoreIO:  # noqa: ARG002
+        def _load_file_io(self, *_: object, **__: object) -> StoreIO:
             return StoreIO({STORE_KEY: store})
 
         def _create_session(self) -> Any:
@@ -434,11 +436,6 @@ def _metadata_path(number: int) -> str:
     return f"{METADATA_FOLDER}/v{number}.metadata.json"
 
 
-def _is_metadata(name: str) -> bool:
-    number = name.removesuffix(".metadata.json").removeprefix("v")
-    return name == f"v{number}.metadata.json" and number.isascii() and number.isdecimal()
-
-
 def is_in_folder(name: str) -> bool:
     """Return whether :class:`MetadataFolder` writes files of this name."""
-    return _is_metadata(name) or name == HINT.rpartition("/")[2]
+    return _METADATA_NAME.fullmatch(name) is not None or name == HINT.rpartition("/")[2]

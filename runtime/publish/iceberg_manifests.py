@@ -15,7 +15,6 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +33,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType, PrimitiveType
+from pyiceberg.types import PrimitiveType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from parquetry.runtime.publish.iceberg_types import metrics, types_by_path
@@ -65,24 +64,6 @@ class EncodedEntry(NamedTuple):
     content: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestCounts:
-    """The files and rows of a manifest that were added, kept and deleted by its snapshot."""
-
-    added: tuple[int, int] = (0, 0)
-    existing: tuple[int, int] = (0, 0)
-    deleted: tuple[int, int] = (0, 0)
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return the counts as fields of a ManifestFile."""
-        found = (("added", self.added), ("existing", self.existing), ("deleted", self.deleted))
-        return {
-            f"{kind}_{unit}_count": pair[index]
-            for kind, pair in found
-            for index, unit in enumerate(("files", "rows"))
-        }
-
-
 def paths_in(content: bytes) -> frozenset[str]:
     """Return the paths of the live files in a manifest, relative to the table.
 
@@ -101,13 +82,14 @@ def live_counts(manifest: ManifestFile) -> tuple[int, int]:
     )
 
 
-def partition_types(metadata: TableMetadata) -> list[IcebergType]:
-    """Return the types of the partition fields."""
-    return [field.field_type for field in metadata.spec().partition_type(metadata.schema()).fields]
+def partition_types(metadata: TableMetadata) -> list[PrimitiveType]:
+    """Return the types of the partition fields, which are those of their columns."""
+    fields = metadata.spec().partition_type(metadata.schema()).fields
+    return [field.field_type for field in fields if isinstance(field.field_type, PrimitiveType)]
 
 
 def may_hold(
-    manifest: ManifestFile, kinds: Sequence[IcebergType], partitions: Iterable[PartitionValues]
+    manifest: ManifestFile, kinds: Sequence[PrimitiveType], partitions: Iterable[PartitionValues]
 ) -> bool:
     """Return whether the bounds of a manifest include one of the partitions.
 
@@ -167,7 +149,7 @@ class ManifestWriter:
         summaries = construct_partition_summaries(
             self._spec, self._schema, [Record(*file.partition) for file in files]
         )
-        counts = ManifestCounts(added=(len(files), sum(file.statistics.rows for file in files)))
+        counts = _counts(added=(len(files), sum(file.statistics.rows for file in files)))
         return self._manifest(entries, counts, summaries, UNASSIGNED, place)
 
     def rewritten(
@@ -191,19 +173,18 @@ class ManifestWriter:
                 entries.append(self._restated(entry, manifest, is_gone=is_gone))
         if not entries:
             return None
-        counts = ManifestCounts(
+        counts = _counts(
             existing=(kept_files - gone_files, kept_rows - gone_rows), deleted=(gone_files, gone_rows)
         )
-        kinds = self._kinds
         found = zip(*(manifest.partitions or [] for manifest, _ in sources), strict=True)
-        summaries = [_joined(kind, fields) for kind, fields in zip(kinds, found, strict=True)]
+        summaries = [_joined(kind, fields) for kind, fields in zip(self._kinds, found, strict=True)]
         oldest = min(manifest.min_sequence_number for manifest, _ in sources)
         return self._manifest(entries, counts, summaries, oldest, place)
 
     def _manifest(
         self,
         entries: Sequence[EncodedEntry],
-        counts: ManifestCounts,
+        counts: Mapping[str, Any],
         summaries: Sequence[PartitionFieldSummary],
         oldest: int,
         place: str,
@@ -219,7 +200,7 @@ class ManifestWriter:
             added_snapshot_id=self._id,
             partitions=list(summaries),
             key_metadata=None,
-            **counts.to_fields(),
+            **counts,
         )
         return content, manifest
 
@@ -284,10 +265,17 @@ class ManifestWriter:
         return int(decoded["data_file"]["record_count"])
 
 
-def _joined(kind: IcebergType, summaries: Sequence[PartitionFieldSummary]) -> PartitionFieldSummary:
+def _counts(**pairs: tuple[int, int]) -> Mapping[str, Any]:
+    """Return the fields of a ManifestFile for the files and rows that were added, kept and deleted."""
+    return {
+        f"{kind}_{unit}_count": count
+        for kind in ("added", "existing", "deleted")
+        for unit, count in zip(("files", "rows"), pairs.get(kind, (0, 0)), strict=True)
+    }
+
+
+def _joined(kind: PrimitiveType, summaries: Sequence[PartitionFieldSummary]) -> PartitionFieldSummary:
     """Return the summary of a partition field for several manifests together."""
-    if not isinstance(kind, PrimitiveType):
-        raise TypeError(kind)
     lower = [from_bytes(kind, one.lower_bound) for one in summaries if one.lower_bound is not None]
     upper = [from_bytes(kind, one.upper_bound) for one in summaries if one.upper_bound is not None]
     return PartitionFieldSummary.from_args(
@@ -298,9 +286,7 @@ def _joined(kind: IcebergType, summaries: Sequence[PartitionFieldSummary]) -> Pa
     )
 
 
-def _value(kind: IcebergType, bound: bytes | None) -> Any:
-    if not isinstance(kind, PrimitiveType):
-        raise TypeError(kind)
+def _value(kind: PrimitiveType, bound: bytes | None) -> Any:
     return None if bound is None else from_bytes(kind, bound)
 
 

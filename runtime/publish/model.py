@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, StatisticValue
 from parquetry.runtime.spec.table_spec import Column
@@ -39,18 +39,35 @@ def is_too_slow(store: ObjectStore, began_ms: int) -> bool:
     return store.now_ms() - began_ms > LEFTOVER_MS // 2
 
 
+def state_properties(state: Snapshot | Published) -> dict[str, str]:
+    """Return the properties by which the metadata of a format records a state."""
+    return {
+        INSTANT_KEY: state.instant,
+        WRITES_KEY: ",".join(sorted(state.writes)),
+        SETTLED_KEY: state.settled,
+    }
+
+
+def recorded_state(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of :class:`Published` that :func:`state_properties` recorded."""
+    return {
+        "instant": properties[INSTANT_KEY],
+        "writes": frozenset(filter(None, properties[WRITES_KEY].split(","))),
+        "settled": properties.get(SETTLED_KEY, ""),
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFile:
     """A base file of the current state.
 
     ``path`` is relative to the table, with the names of folders as they are stored. ``modified_ms`` is the
-    time of ``instant``, which wrote the file. ``statistics`` come from its sidecar or its footer. They have
-    no bounds for an encrypted file.
+    time of the instant that wrote the file. ``statistics`` come from its sidecar or its footer. They have no
+    bounds for an encrypted file.
     """
 
     path: str
     size_bytes: int
-    instant: str
     modified_ms: int
     partition: PartitionValues
     statistics: FileStatistics
@@ -83,13 +100,11 @@ class Snapshot:
 class Published:
     """The state that the newest metadata of a format shows.
 
-    ``version`` is that of the metadata, which the next ``publish`` replaces: a version number, or the id of a
-    snapshot. ``settled`` is empty if metadata of an older parquetry does not have it. ``incomplete`` are
-    the paths of files whose statistics a killed process did not write, so that readers do not skip them. The
-    next ``publish`` gets them again among the added files.
+    ``settled`` is empty if metadata of an older parquetry does not have it. ``incomplete`` are the paths of
+    files whose statistics a killed process did not write, so that readers do not skip them. The next
+    ``publish`` gets them again among the added files.
     """
 
-    version: int | str
     instant: str
     writes: frozenset[str]
     settled: str = ""

@@ -423,7 +423,6 @@ class _LiveFiles:
             yield PublishedFile(
                 path=part.path,
                 size_bytes=part.size_bytes,
-                instant=part.instant,
                 modified_ms=parse_instant_ms(part.instant, zone),
                 partition=_partition_values(table, bounds, self._partition_by, part, statistics),
                 statistics=statistics,

@@ -438,9 +438,7 @@ def live_file(store, folder, name, rows, types):
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / name)
     size = (folder / name).stat().st_size
     statistics = file_statistics(name, read_metadata(store, name), size_bytes=size)
-    return PublishedFile(
-        path=name, size_bytes=size, instant="1", modified_ms=0, partition=(), statistics=statistics
-    )
+    return PublishedFile(path=name, size_bytes=size, modified_ms=0, partition=(), statistics=statistics)
 
 
 def state(instant, types):
