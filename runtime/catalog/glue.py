@@ -62,7 +62,7 @@ class GlueCatalog:
         Raises:
             CatalogError: If botocore is missing, or no region is known.
         """
-        self._place = place
+        self.place = place
         self._names = {"DatabaseName": database, "TableName": table}
         self._partition_index = partition_index
         self._read: dict[str, Any] = {}
@@ -81,11 +81,6 @@ class GlueCatalog:
             "connect",
             lambda: made.create_client("glue", region_name=region, endpoint_url=endpoint, config=limits),
         )
-
-    @property
-    def place(self) -> str:
-        """The name of the catalog, of the database and of the table."""
-        return self._place
 
     def location_of(self, store: ObjectStore) -> str:
         """Return the URI of a table's folder as Athena opens it."""
@@ -177,10 +172,6 @@ class GlueCatalog:
             "StorageDescriptor": {
                 **self._read.get("StorageDescriptor", {}),
                 **_storage_input(entry, entry.location, entry.columns),
-                "SerdeInfo": {
-                    "SerializationLibrary": entry.serde,
-                    "Parameters": dict(entry.serde_parameters),
-                },
             },
         }
 
@@ -217,7 +208,7 @@ class GlueCatalog:
         return CatalogError(
             "{place}: Glue refused {operation} ({code}: {reason}); check the catalog, its region and the "
             "permissions, then sync again",
-            place=self._place,
+            place=self.place,
             operation=operation,
             code=code,
             reason=reason,
@@ -263,15 +254,10 @@ def _columns(columns: Iterable[Mapping[str, Any]]) -> tuple[CatalogColumn, ...]:
 
 
 def _partition_input(entry: CatalogTable, partition: CatalogPartition) -> dict[str, Any]:
-    storage = _storage_input(entry, partition.location, partition.columns)
-    serde = {
-        "SerializationLibrary": entry.serde,
-        "Parameters": dict(entry.serde_parameters),
-    }
     return {
         "Values": list(partition.values),
         "Parameters": dict(partition.parameters),
-        "StorageDescriptor": {**storage, "SerdeInfo": serde},
+        "StorageDescriptor": _storage_input(entry, partition.location, partition.columns),
     }
 
 
@@ -281,6 +267,7 @@ def _storage_input(entry: CatalogTable, location: str, columns: Sequence[Catalog
         "Columns": _column_inputs(columns),
         "InputFormat": entry.input_format,
         "OutputFormat": entry.output_format,
+        "SerdeInfo": {"SerializationLibrary": entry.serde, "Parameters": dict(entry.serde_parameters)},
     }
 
 

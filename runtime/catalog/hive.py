@@ -64,7 +64,7 @@ class HiveCatalog:
                 found=Value.uri(uri),
                 form=METASTORE_FORM,
             )
-        self._place = place
+        self.place = place
         self._database, self._table = database, table
         self._read: Any = None
         self._client: Any = None
@@ -81,11 +81,6 @@ class HiveCatalog:
                 "`pip install parquetry[iceberg]`",
                 place=place,
             ) from None
-
-    @property
-    def place(self) -> str:
-        """The name of the catalog, of the database and of the table."""
-        return self._place
 
     def location_of(self, store: ObjectStore) -> str:
         """Return the URI of a table's folder as Hadoop's file systems open it."""
@@ -105,9 +100,8 @@ class HiveCatalog:
                 self._ask("create_database", database, passing=self._types.AlreadyExistsException)
             except self._types.AlreadyExistsException:
                 pass  # another program was faster
-        storage = self._types.StorageDescriptor(compressed=False, numBuckets=0, bucketCols=[], sortCols=[])
         table = self._types.Table(
-            dbName=self._database, tableName=self._table, retention=0, sd=storage, tableType="EXTERNAL_TABLE"
+            dbName=self._database, tableName=self._table, retention=0, tableType="EXTERNAL_TABLE"
         )
         try:
             self._ask("create_table", self._filled(table, entry), passing=self._types.AlreadyExistsException)
@@ -124,7 +118,7 @@ class HiveCatalog:
         if stored is None or self._read not in (None, stored):
             raise CatalogError(
                 "{place}: another program changed the entry in the catalog meanwhile; sync again",
-                place=self._place,
+                place=self.place,
             )
         refused = self._types.InvalidOperationException
         try:
@@ -218,7 +212,7 @@ class HiveCatalog:
             raise CatalogError(
                 "{place}: the entry in the catalog has {found} partition keys, and a partition has "
                 "{expected} values; remove that entry from the catalog, then sync again",
-                place=self._place,
+                place=self.place,
                 found=len(keys),
                 expected=len(values),
             )
@@ -230,29 +224,29 @@ class HiveCatalog:
         """Return the metastore's object of a table with what an entry declares."""
         table.parameters = {name: text for name, text in entry.parameters.items() if name != _CHANGED_AT}
         table.partitionKeys = self._fields(entry.partition_keys)
-        self._fill_storage(table.sd, entry, entry.location, entry.columns)
-        table.sd.serdeInfo.parameters = dict(entry.serde_parameters)
+        table.sd = self._storage(table.sd, entry, entry.location, entry.columns)
         return table
 
     def _filled_partition(self, stored: Any, entry: CatalogTable, partition: CatalogPartition) -> Any:
         """Return the metastore's object of a partition with what an entry declares."""
         stored.dbName, stored.tableName = self._database, self._table
         stored.values, stored.parameters = list(partition.values), dict(partition.parameters)
-        if stored.sd is None:
-            stored.sd = self._types.StorageDescriptor(
-                compressed=False, numBuckets=0, bucketCols=[], sortCols=[]
-            )
-        self._fill_storage(stored.sd, entry, partition.location, partition.columns)
-        stored.sd.serdeInfo.parameters = dict(entry.serde_parameters)
+        stored.sd = self._storage(stored.sd, entry, partition.location, partition.columns)
         return stored
 
-    def _fill_storage(
-        self, storage: Any, entry: CatalogTable, location: str, columns: Sequence[CatalogColumn]
-    ) -> None:
+    def _storage(
+        self, stored: Any, entry: CatalogTable, location: str, columns: Sequence[CatalogColumn]
+    ) -> Any:
+        """Return the metastore's stored object of a folder, or a new one, with what an entry declares."""
+        storage = stored or self._types.StorageDescriptor(
+            compressed=False, numBuckets=0, bucketCols=[], sortCols=[]
+        )
         storage.location, storage.cols = location, self._fields(columns)
         storage.inputFormat, storage.outputFormat = entry.input_format, entry.output_format
         storage.serdeInfo = storage.serdeInfo or self._types.SerDeInfo()
         storage.serdeInfo.serializationLib = entry.serde
+        storage.serdeInfo.parameters = dict(entry.serde_parameters)
+        return storage
 
     def _fields(self, columns: Iterable[CatalogColumn]) -> list[Any]:
         return [
@@ -319,7 +313,7 @@ class HiveCatalog:
         return CatalogError(
             "{place}: the Hive Metastore refused {operation} ({code}: {reason}); check the catalog, its uri "
             "and the permissions, then sync again",
-            place=self._place,
+            place=self.place,
             operation=operation,
             code=code,
             reason=reason,

@@ -137,9 +137,8 @@ def sync(
         table,
         timeline,
         catalog,
-        last_sync=stored.last_sync,
+        stored=None if result.created else stored,
         wanted=wanted,
-        created=result.created,
         changed=bool(result.changes),
         drops=drops,
     )
@@ -185,14 +184,7 @@ def preview(
     if table is None or (stored is not None and not changes):
         return found
     work = _partition_work(
-        table,
-        table.timeline(),
-        catalog,
-        last_sync=None if stored is None else stored.last_sync,
-        wanted=wanted,
-        created=stored is None,
-        changed=bool(changes),
-        drops=False,
+        table, table.timeline(), catalog, stored=stored, wanted=wanted, changed=bool(changes), drops=False
     )
     return replace(found, partitions_added=len(work.missing), partitions_updated=len(work.differing))
 
@@ -335,9 +327,8 @@ def _partition_work(
     timeline: Timeline,
     catalog: Catalog,
     *,
-    last_sync: str | None,
+    stored: CatalogTable | None,
     wanted: CatalogTable,
-    created: bool,
     changed: bool,
     drops: bool,
 ) -> _PartitionWork:
@@ -347,9 +338,8 @@ def _partition_work(
         table: The table.
         timeline: Its timeline.
         catalog: The entry of the table.
-        last_sync: The instant that the entry follows.
+        stored: The entry in the catalog, None if it is new, so that no partition is registered.
         wanted: The entry that the table should have.
-        created: Whether the entry is new, so that no partition is registered.
         changed: Whether the definition changes, so that all partitions are compared with it.
         drops: Whether partitions without files are dropped.
     """
@@ -361,10 +351,10 @@ def _partition_work(
     if drops:
         # Read after the catalog, the timeline has the commits of all partitions registered meanwhile.
         timeline = table.timeline(timeline)
-    written = None if drops else _written_since(table, timeline, last_sync)
+    written = None if drops or stored is None else _written_since(table, timeline, stored.last_sync)
     paths = _live_partitions(table, timeline) if written is None else sorted(written)
     expected = {part.values: part for part in (_partition(table, wanted, path) for path in paths)}
-    if not (drops or changed or created):
+    if not (drops or changed or stored is None):
         found = dict(catalog.partitions(expected))
     return _PartitionWork(
         missing=tuple(part for values, part in expected.items() if values not in found),
