@@ -19,7 +19,6 @@ from parquetry.runtime.catalog.model import Catalog
 from parquetry.runtime.catalog.sync import (
     SyncPreview,
     check_same_table,
-    commented_columns,
     entry_of,
     entry_of_new_table,
     preview,
@@ -28,6 +27,7 @@ from parquetry.runtime.errors import CatalogError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.schema import described, live_columns
 from parquetry.runtime.timeline.rereading import retry_stale
 
 
@@ -126,7 +126,8 @@ def _parts(spec: TableSpec) -> tuple[object, ...]:
 @retry_stale
 def _entry_now(catalog: Catalog, handle: TableHandle, spec: TableSpec | None) -> CatalogTable:
     """Return the entry that a table should have as it is."""
-    return entry_of(handle, catalog, commented_columns(handle, handle.timeline(), spec))
+    columns = live_columns(handle.store, handle.timeline(), handle.config)
+    return entry_of(handle, catalog, described(columns, spec))
 
 
 @retry_stale
@@ -136,11 +137,13 @@ def _entry_after(
     """Return the entry that a table should have after an action."""
     if observation is None:
         return entry_of_new_table(declared, found.store, found.catalog)
-    handle, columns = handle_of(observation), None
+    handle = handle_of(observation)
     timeline = handle.timeline()
     if action is not None and Step.EVOLVE in action.steps:
         columns = columns_after(handle, timeline, declared)
-    return entry_of(handle, found.catalog, commented_columns(handle, timeline, declared, columns))
+    else:
+        columns = live_columns(handle.store, timeline, handle.config)
+    return entry_of(handle, found.catalog, described(columns, declared))
 
 
 @retry_stale

@@ -34,7 +34,7 @@ from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle
-from parquetry.runtime.table.schema import live_columns
+from parquetry.runtime.table.schema import described, live_columns
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 
@@ -114,7 +114,8 @@ def sync(
         UnsupportedTableError: If the path of a partition does not have a value for each key.
     """
     stored, timeline = catalog.table(), table.timeline()
-    wanted = entry_of(table, catalog, commented_columns(table, timeline, table.spec))
+    columns = live_columns(table.store, timeline, table.config)
+    wanted = entry_of(table, catalog, described(columns, table.spec))
     result = SyncResult(place=catalog.place, instant=timeline.last_before_pending())
     if approved is not None:
         _check_approved(catalog, stored, approved)
@@ -226,22 +227,6 @@ def _is_far_behind(timeline: Timeline, last_sync: str | None) -> bool:
     """Return whether the commits since the last sync may soon leave the active timeline."""
     times = [write.time for write in timeline.completed_writes]
     return bool(times) and (last_sync or "") < times[len(times) // 2]
-
-
-def commented_columns(
-    table: TableHandle, timeline: Timeline, spec: TableSpec | None, columns: Sequence[Column] | None = None
-) -> tuple[Column, ...]:
-    """Return the columns of a table with the comments of a spec.
-
-    Args:
-        table: The table.
-        timeline: Its timeline.
-        spec: The spec that describes the columns, None if there is none.
-        columns: The columns, by default those that the table has now.
-    """
-    texts = {} if spec is None else {column.name: column.description for column in spec.columns}
-    found = live_columns(table.store, timeline, table.config) if columns is None else columns
-    return tuple(replace(column, description=texts.get(column.name)) for column in found)
 
 
 def entry_of(table: TableHandle, catalog: Catalog, columns: Sequence[Column]) -> CatalogTable:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from parquetry.errors import message_of
@@ -42,7 +42,7 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_bounds import PartitionBounds
 from parquetry.runtime.table.partition_path import NULL_PARTITION
-from parquetry.runtime.table.schema import live_columns
+from parquetry.runtime.table.schema import described, live_columns
 from parquetry.runtime.table.statistics import each_statistics
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
@@ -360,9 +360,6 @@ def _snapshot(
     """Return the snapshot. ``later`` are the writes since the published state if all are known, or none."""
     timeline = view.timeline
     columns = live_columns(table.store, timeline, table.config)
-    described = (
-        {} if table.spec is None else {column.name: column.description for column in table.spec.columns}
-    )
     pending = (instant.time for instant in timeline.pending_writes)
     return Snapshot(
         instant=view.newest,
@@ -370,7 +367,7 @@ def _snapshot(
         operation=timeline.commit_metadata(view.newest).operation,
         writes=writes,
         settled=min((view.newest, *pending)),
-        columns=tuple(replace(column, description=described.get(column.name)) for column in columns),
+        columns=described(columns, table.spec),
         partition_by=_partition_columns(table, columns),
         savepoints=timeline.savepoints,
         same_rows={timeline.commit_metadata(time).operation for time in later} == {_CLUSTER},

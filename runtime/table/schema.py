@@ -15,7 +15,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import open_footer
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, with_nullable_elements
 from parquetry.runtime.spec.evolution import in_order_of, is_widening
-from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.config import TableConfig
@@ -59,6 +59,12 @@ def live_columns(store: ObjectStore, timeline: Timeline, config: TableConfig) ->
         default=None,
     )
     return () if newest is None else _columns_of_file(store, newest)
+
+
+def described(columns: Iterable[Column], spec: TableSpec | None) -> tuple[Column, ...]:
+    """Return the columns with the descriptions of the spec, or with none."""
+    texts = {} if spec is None else {column.name: column.description for column in spec.columns}
+    return tuple(replace(column, description=texts.get(column.name)) for column in columns)
 
 
 def reconcile(declared: Iterable[Column], live: Iterable[Column]) -> tuple[Column, ...]:
