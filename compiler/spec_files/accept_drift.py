@@ -16,7 +16,8 @@ from parquetry.errors import ParquetryError, UsageError
 from parquetry.message import Message, command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.adoption import adopt_table
-from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.acting_user import acting_user
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.schema import live_columns
@@ -95,22 +96,26 @@ def _record(
     live = {c.name: c for c in live_columns(handle.store, handle.timeline(), handle.config)}
     try:
         ConfinedFolder(root).write(file, _edited(table.file, before, found, live))
-        ref = adopt_table(
-            handle.store,
-            reload().table(table.name).spec,
-            project=workspace.project.name,
-            target=workspace.project.target.name,
-            git_commit=workspace.tree.commit,
-            # The file was just written, so no commit has it.
-            dirty=None if workspace.tree.commit is None else True,
-            applied_by=acting_user(workspace.tree.user),
-            signing_keys=workspace.signing_keys,
-            settings=recorded_settings(workspace.project.target.declared),
-        )
+        return record_written(workspace, handle.store, reload().table(table.name).spec)
     except ParquetryError:
         ConfinedFolder(root).write(file, before)
         raise
-    return ref.number
+
+
+def record_written(workspace: Workspace, store: ObjectStore, spec: TableSpec) -> int:
+    """Record a spec whose file was just written as applied, and return the number of the record."""
+    return adopt_table(
+        store,
+        spec,
+        project=workspace.project.name,
+        target=workspace.project.target.name,
+        git_commit=workspace.tree.commit,
+        # No commit has the file.
+        dirty=None if workspace.tree.commit is None else True,
+        applied_by=acting_user(workspace.tree.user),
+        signing_keys=workspace.signing_keys,
+        settings=recorded_settings(workspace.project.target.declared),
+    ).number
 
 
 def _edited(name: str, text: str, found: tuple[Drift, ...], live: dict[str, Column]) -> str:

@@ -10,8 +10,7 @@ from typing import Any
 
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.plan.target_changes import check_allowed
-from parquetry.compiler.security.allowed_settings import recorded_settings
-from parquetry.compiler.spec_files.accept_drift import Acceptance, accept_drift
+from parquetry.compiler.spec_files.accept_drift import Acceptance, accept_drift, record_written
 from parquetry.compiler.spec_files.hudi_options import settings_of
 from parquetry.compiler.spec_files.yaml import (
     LAYERED,
@@ -32,12 +31,11 @@ from parquetry.message import Message, Text
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import Diagnostic, Severity
 from parquetry.project.model.locations import LocationProblem, contains, normalised
-from parquetry.runtime.apply.adoption import adopt_table, check_adoptable
+from parquetry.runtime.apply.adoption import check_adoptable
 from parquetry.runtime.commit.storage_lock import STORAGE_LOCK_PATH
 from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.spec.table_spec import Locks, TableSpec
 from parquetry.runtime.storage.model import VersionedStore
-from parquetry.runtime.table.acting_user import acting_user
 from parquetry.runtime.table.applied import NO_PROJECT
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.instant import Action
@@ -143,18 +141,7 @@ def _adopt(
         document = with_settings(document, recorded)
         sections = LAYERED if handle.spec else ("partitioning", META_COLUMNS, VERSION, LOCKS)
         table, settings = _write_until_resolved(reload, file, document, wanted, sections)
-        ref = adopt_table(
-            handle.store,
-            table.spec,
-            project=workspace.project.name,
-            target=workspace.project.target.name,
-            git_commit=workspace.tree.commit,
-            # The file was just written, so no commit has it.
-            dirty=None if workspace.tree.commit is None else True,
-            applied_by=acting_user(workspace.tree.user),
-            signing_keys=workspace.signing_keys,
-            settings=recorded_settings(workspace.project.target.declared),
-        )
+        number = record_written(workspace, handle.store, table.spec)
     except ParquetryError:
         ConfinedFolder(workspace.project.root).delete(file)
         raise
@@ -163,7 +150,7 @@ def _adopt(
         table=name,
         file=f"tables/{name}.yml",
         location=place,
-        applied_number=ref.number,
+        applied_number=number,
         columns=len(table.spec.columns),
         settings=recorded | settings,
         left_out=left_out,

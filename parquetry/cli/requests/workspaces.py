@@ -16,6 +16,7 @@ from parquetry.message import command
 
 if TYPE_CHECKING:
     from parquetry.compiler.plan.model import PlanDocument
+    from parquetry.compiler.security.untrusted import Base
     from parquetry.compiler.workspace.opened import Workspace
     from parquetry.project.model.prices import Prices
     from parquetry.runtime.spec.job import TableOwner
@@ -32,17 +33,8 @@ def workspace_of(request: ProjectRequest) -> Workspace:
         UsageError: The environment marks the project as untrusted.
 
     """
-    from parquetry.compiler.workspace.opened import open_workspace
-
     _refuse_untrusted()
-    return open_workspace(
-        request.directory,
-        target=request.target,
-        variables=request.variables,
-        environment=os.environ,
-        select=request.select,
-        exclude=request.exclude,
-    )
+    return _opened(request)
 
 
 def whole_workspace(request: ProjectRequest) -> Workspace:
@@ -70,7 +62,6 @@ def untrusted_workspace(request: ProjectRequest, *, base: str | None) -> Workspa
     origin.
     """
     from parquetry.compiler.security.untrusted import base_at
-    from parquetry.compiler.workspace.opened import open_workspace
 
     found = base_at(
         request.directory,
@@ -79,6 +70,12 @@ def untrusted_workspace(request: ProjectRequest, *, base: str | None) -> Workspa
         variables=request.variables,
         environment=os.environ,
     )
+    return _opened(request, base=found)
+
+
+def _opened(request: ProjectRequest, *, base: Base | None = None) -> Workspace:
+    from parquetry.compiler.workspace.opened import open_workspace
+
     return open_workspace(
         request.directory,
         target=request.target,
@@ -86,7 +83,7 @@ def untrusted_workspace(request: ProjectRequest, *, base: str | None) -> Workspa
         environment=os.environ,
         select=request.select,
         exclude=request.exclude,
-        base=found,
+        base=base,
     )
 
 

@@ -110,9 +110,23 @@ class Attempt:
 
         """
         policy = self.state.spec.sizing
+        sizes = self._record_sizes(staged, inserts, slices)
+        works = [
+            PartitionChanges(
+                partition=partition,
+                inserts=inserts.get(partition, 0),
+                slices=[
+                    s for s in slices.get(partition, ()) if fill or s.file_id in changes.get(partition, {})
+                ],
+                changes=changes.get(partition, {}),
+                record_size_bytes=sizes[partition][0],
+                is_record_size_known=sizes[partition][1],
+            )
+            for partition in sorted({p for p, n in inserts.items() if n} | set(changes))
+        ]
         return BucketPlanner(
             instant=self.transaction.instant,
-            works=self._works(staged, inserts=inserts, slices=slices, changes=changes, fill=fill),
+            works=works,
             policy=policy if fill else replace(policy, small_file_limit_bytes=0),
             tasks=2 * parallelism(self.spark),
         )
@@ -196,30 +210,6 @@ class Attempt:
         if consumption is None or consumption.query_id is not None:
             return None
         return self.outcome(operation)
-
-    def _works(
-        self,
-        staged: StagedRows | None,
-        *,
-        inserts: Mapping[str, int],
-        slices: Mapping[str, Sequence[FileSlice]],
-        changes: Mapping[str, Mapping[str, ChangeCounts]],
-        fill: bool,
-    ) -> list[PartitionChanges]:
-        sizes = self._record_sizes(staged, inserts, slices)
-        return [
-            PartitionChanges(
-                partition=partition,
-                inserts=inserts.get(partition, 0),
-                slices=[
-                    s for s in slices.get(partition, ()) if fill or s.file_id in changes.get(partition, {})
-                ],
-                changes=changes.get(partition, {}),
-                record_size_bytes=sizes[partition][0],
-                is_record_size_known=sizes[partition][1],
-            )
-            for partition in sorted({p for p, n in inserts.items() if n} | set(changes))
-        ]
 
     def _record_sizes(
         self,
