@@ -73,15 +73,7 @@ class CountedGlue(GlueCatalog):
         """The type of the entry."""
         return self.raw["TableType"]
 
-    def change(
-        self,
-        *,
-        parameters: Mapping[str, str] | None = None,
-        types: Mapping[str, str] | None = None,
-        owner: str | None = None,
-        input_format: str | None = None,
-        removed: str | None = None,
-    ) -> None:
+    def change(self, *, parameters=None, types=None, owner=None, input_format=None, removed=None) -> None:
         """Change the entry as another program does, and remove this parameter."""
         entry = {key: value for key, value in self.raw.items() if key not in READ_ONLY_FIELDS}
         entry["Parameters"] |= parameters or {}

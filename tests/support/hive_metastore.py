@@ -238,15 +238,7 @@ class CountedHive(HiveCatalog):
         """The type of the entry."""
         return str(self.raw.tableType)
 
-    def change(
-        self,
-        *,
-        parameters: Mapping[str, str] | None = None,
-        types: Mapping[str, str] | None = None,
-        owner: str | None = None,
-        input_format: str | None = None,
-        removed: str | None = None,
-    ) -> None:
+    def change(self, *, parameters=None, types=None, owner=None, input_format=None, removed=None) -> None:
         """Change the entry as another program does, and remove this parameter."""
         table = self.raw
         table.parameters |= parameters or {}

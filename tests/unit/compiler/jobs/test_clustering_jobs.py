@@ -8,6 +8,7 @@ from parquetry.compiler.jobs.run import run_tables
 from parquetry.compiler.jobs.scripts import render_job
 from parquetry.compiler.jobs.table_jobs import Only, cluster_job
 from parquetry.compiler.workspace.opened import jobs_of
+from parquetry.project_api import NoProgress
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.job import JobKind
 from tests.support.project_folder import PROJECT, ProjectFolder
@@ -56,17 +57,6 @@ def test_the_script_of_the_job_says_what_it_does(folder):
     assert "publish replacecommits" in render_job(job, file="cluster.py", package="../parquetry.zip")
 
 
-class Silent:
-    def planned(self, jobs):
-        pass
-
-    def started(self, job):
-        pass
-
-    def ended(self, outcome):
-        pass
-
-
 def launched(folder, only=None):
     """The kinds of the jobs that a run launches, none of which does anything."""
     kinds = []
@@ -80,7 +70,7 @@ def launched(folder, only=None):
         only=only,
         run_id="r",
         prepare=lambda _: launch,
-        observer=Silent(),
+        observer=NoProgress(),
         diagnose=UnexpectedError,
     )
     return kinds

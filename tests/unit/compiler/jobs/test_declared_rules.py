@@ -14,6 +14,7 @@ from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.errors import ParquetryError
+from parquetry.project_api import NoProgress
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.main import execute
@@ -69,15 +70,9 @@ ATTACKS = {
 }
 
 
-class Silent:
+class Planned(NoProgress):
     def planned(self, jobs):
         self.jobs = jobs
-
-    def started(self, job):
-        pass
-
-    def ended(self, outcome):
-        pass
 
 
 def raised(bug):
@@ -90,7 +85,7 @@ def run(folder, *, applied=False, launch=None, only=None):
         only=only,
         run_id="1",
         prepare=lambda _: launch or execute,
-        observer=Silent(),
+        observer=Planned(),
         diagnose=raised,
         applied=applied,
     )

@@ -16,6 +16,7 @@ from parquetry.cli.main import command_line
 from parquetry.compiler.jobs.past_runs import RunState, last_runs, past_run, past_runs
 from parquetry.compiler.jobs.run import run_tables
 from parquetry.compiler.workspace.run_results import KEPT_RUNS, RESULTS, RUNS, STARTED
+from parquetry.project_api import NoProgress
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.main import JobResult
@@ -56,19 +57,6 @@ def folder(tmp_path):
     return folder
 
 
-class Silent:
-    """An observer of runs."""
-
-    def planned(self, jobs):
-        pass
-
-    def started(self, job):
-        pass
-
-    def ended(self, outcome):
-        pass
-
-
 def last(folder):
     """Whether the newest run of each table succeeded."""
     found = last_runs(folder.root, target="dev", tables=["orders", "parts"])
@@ -89,7 +77,7 @@ def run(folder, launch=nothing, run_id="20260101T000000-aaaaaa"):
         only=None,
         run_id=run_id,
         prepare=lambda _: launch,
-        observer=Silent(),
+        observer=NoProgress(),
         diagnose=lambda bug: InvalidDataError(str(bug)),
     )
 

@@ -24,6 +24,7 @@ from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.errors import ParquetryError
 from parquetry.message import in_full
+from parquetry.project_api import NoProgress
 from parquetry.runtime.clustering.plan.survey import RUN_KEY
 from parquetry.runtime.main import execute
 from parquetry.runtime.services.clean import clean
@@ -48,20 +49,14 @@ DECLARED = EVENTS | {
 }
 
 
-class Launched:
+class Launched(NoProgress):
     """An observer that knows what was launched, in order."""
 
     def __init__(self):
         self.jobs = []
 
-    def planned(self, jobs):
-        pass
-
     def started(self, job):
         self.jobs.append((job.table, job.name))
-
-    def ended(self, outcome):
-        pass
 
 
 @pytest.fixture

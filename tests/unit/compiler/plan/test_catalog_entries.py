@@ -31,6 +31,7 @@ from parquetry.compiler.reports.doctor import check_project
 from parquetry.compiler.security.untrusted import base_at
 from parquetry.compiler.workspace.catalogs import sync_table
 from parquetry.message import in_full
+from parquetry.project_api import NoProgress
 from parquetry.runtime.catalog.glue import READ_ONLY_FIELDS
 from parquetry.runtime.catalog.sync import sync
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
@@ -88,7 +89,7 @@ class Shop:
             only=None,
             run_id=f"run{next(_NUMBERS)}",
             prepare=lambda _: execute,
-            observer=NothingObserved(),
+            observer=NoProgress(),
             diagnose=_raised,
         )
 
@@ -111,17 +112,6 @@ class Shop:
         found = sorted(part.values for part in self.glue.every_partition())
         self.glue.taken()
         return found
-
-
-class NothingObserved:
-    def planned(self, jobs: object) -> None:
-        pass
-
-    def started(self, job: object) -> None:
-        pass
-
-    def ended(self, outcome: object) -> None:
-        pass
 
 
 def _raised(bug: Exception) -> None:

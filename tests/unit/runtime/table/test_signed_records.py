@@ -17,6 +17,7 @@ from parquetry.compiler.plan.drift import drift_of_workspace
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.errors import ParquetryError
+from parquetry.project_api import NoProgress
 from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.errors import CorruptTableError, KeyUnavailableError
 from parquetry.runtime.main import execute
@@ -57,17 +58,6 @@ def apply_all(folder):
         raise result.failure
 
 
-class Silent:
-    def planned(self, jobs):
-        pass
-
-    def started(self, job):
-        pass
-
-    def ended(self, outcome):
-        pass
-
-
 def raised(bug):
     raise bug
 
@@ -78,7 +68,7 @@ def run(folder):
         only=Only.SERVICES,
         run_id="1",
         prepare=lambda _: execute,
-        observer=Silent(),
+        observer=NoProgress(),
         diagnose=raised,
         applied=True,
     )
