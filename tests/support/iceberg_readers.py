@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -44,9 +43,3 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 
 READERS = {"pyiceberg": pyiceberg, "polars": polars, "duckdb": duckdb_scan}
-
-
-def sorted_rows(table: pa.Table, columns: Sequence[str]) -> list[tuple[object, ...]]:
-    """The rows of the columns, in an order that does not depend on the reader."""
-    rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
-    return sorted(rows, key=repr)

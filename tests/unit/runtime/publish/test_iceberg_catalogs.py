@@ -33,9 +33,9 @@ from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER
 from tests.support.applied_records import edit
+from tests.support.delta_readers import sorted_rows
 from tests.support.hive_metastore import memory_metastore
 from tests.support.hudi_rs import read
-from tests.support.iceberg_readers import sorted_rows
 from tests.support.iceberg_rest_server import rest_server
 from tests.support.small_table import make_table
 

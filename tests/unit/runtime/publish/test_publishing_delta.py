@@ -8,14 +8,13 @@ import deltalake
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.errors import ForeignTableError, UnsupportedTableError
+from parquetry.runtime.errors import ForeignTableError
 from parquetry.runtime.publish.delta import LOG_FOLDER, DeltaLog
 from parquetry.runtime.publish.delta_types import delta_schema, unreadable_change
 from parquetry.runtime.publish.publishing import publish
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
-from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spec.table_spec import Column, DeltaFormat, Publish, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
@@ -52,13 +51,6 @@ def assert_read_rightly(path, readers=READERS):
         assert sorted_rows(reader(path), COLUMNS) == expected, name
 
 
-def test_every_reader_finds_the_rows(table, path):
-    first = published(table)
-    assert (first.files_added, first.files_removed) == (3, 0)
-    assert_read_rightly(path)
-    assert set(delta_rs(path).column_names) == set(COLUMNS)
-
-
 def test_one_commit_for_each_write_and_none_without(table, path):
     published(table)
     table.upsert({"a": (10, "x")})
@@ -68,27 +60,6 @@ def test_one_commit_for_each_write_and_none_without(table, path):
     assert deltalake.DeltaTable(str(path)).version() == 1
     assert_read_rightly(path)
     assert sorted_rows(delta_rs(path, version=0), COLUMNS)[0] == ("a", 1, "x")
-
-
-def test_replaced_and_deleted_partitions_are_gone(table, path):
-    published(table)
-    table.overwrite({"d": (4, "y")})
-    published(table)
-    assert_read_rightly(path)
-    table.delete_partition("p=x")
-    published(table)
-    assert_read_rightly(path)
-
-
-def test_a_rollback_is_followed(table, path):
-    last = table.upsert({"a": (10, "x"), "e": (5, "w")})
-    published(table)
-    rollback(table.handle, last.instant, timing=table.timing)
-    published(table)
-    assert_read_rightly(path)
-    table.upsert({"b": (20, "y")})
-    published(table)
-    assert_read_rightly(path)
 
 
 def test_a_restore_is_followed(table, path):
@@ -102,15 +73,6 @@ def test_a_restore_is_followed(table, path):
     assert_read_rightly(path)
     log = json.loads((path / LOG_FOLDER / f"{3:020}.json").read_text().splitlines()[0])
     assert log["commitInfo"]["parquetry.savepoints"] == saved.instant
-
-
-def test_no_stale_file_is_named_after_a_clean_of_unpublished_writes(table, path):
-    published(table)
-    for value in range(6):
-        table.upsert({"a": (value, "x"), "b": (value, "y")})
-    clean(table.handle, policy=RetentionPolicy(keep_commits=1), timing=table.timing)
-    published(table)
-    assert_read_rightly(path)
 
 
 def test_archived_writes_need_no_commit(table, path):
@@ -208,28 +170,6 @@ def test_a_missing_version_stops_publishing(table, path):
         published(table)
 
 
-def test_a_loser_of_two_publishers_follows_the_winner(table, path):
-    published(table)
-    table.upsert({"a": (10, "x")})
-    published(table)
-
-    class Beaten(DeltaLog):
-        """Somebody publishes the next write between the reading of the log and the commit."""
-
-        done = False
-
-        def publish(self, *arguments, **options):
-            if not self.done:
-                self.done = True
-                table.upsert({"b": (9, "y")})
-                published(table)
-            return super().publish(*arguments, **options)
-
-    table.upsert({"c": (8, "z")})
-    publish(table.handle, [Beaten(table.store)])
-    assert_read_rightly(path)
-
-
 class SleepingLog(DeltaLog):
     """A log whose process sleeps at a step of a publication, while others publish and expire."""
 
@@ -281,12 +221,6 @@ def test_characters_that_paths_do_not_escape(table, path):
     table.upsert({"s": (1, "a bü+&;"), "q": (2, "~!'(,)")})
     published(table)
     assert_read_rightly(path)
-
-
-def test_an_empty_text_in_the_partition_of_null_is_refused(table):
-    table.upsert({"s": (1, "__HIVE_DEFAULT_PARTITION__")})
-    with pytest.raises(UnsupportedTableError, match="do not have one value of p"):
-        published(table)
 
 
 @pytest.mark.parametrize("stop", Stop)

@@ -18,16 +18,15 @@ from parquetry.runtime.publish.iceberg import IcebergMetadata
 from parquetry.runtime.publish.iceberg_catalogs import HINT
 from parquetry.runtime.publish.model import INSTANT_KEY, METADATA_FOLDER, PublishedFile, Snapshot
 from parquetry.runtime.publish.publishing import publish
-from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
-from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
-from parquetry.runtime.spec.table_spec import Column, IcebergFormat, RetentionPolicy
+from parquetry.runtime.spec.table_spec import Column, IcebergFormat
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
+from tests.support.delta_readers import sorted_rows
 from tests.support.hudi_rs import read
-from tests.support.iceberg_readers import READERS, pyiceberg, sorted_rows, static_table
+from tests.support.iceberg_readers import READERS, pyiceberg, static_table
 from tests.support.small_table import make_table
 from tests.support.stores import CountingStore, FaultyStore, Kind, ReadOnlyStore, Stop, Stopped
 
@@ -55,13 +54,6 @@ def assert_read_rightly(path, readers=READERS):
     expected = sorted_rows(read(str(path)), COLUMNS)
     for name, reader in readers.items():
         assert sorted_rows(reader(path), COLUMNS) == expected, name
-
-
-def test_every_reader_finds_the_rows(table, path):
-    first = published(table)
-    assert (first.files_added, first.files_removed) == (3, 0)
-    assert_read_rightly(path)
-    assert set(pyiceberg(path).column_names) == set(COLUMNS)
 
 
 def test_a_table_has_one_partition_spec_and_refuses_garbage_collection(table, path):
@@ -95,27 +87,6 @@ def test_files_are_skipped_by_bounds_and_partitions(table, path):
     assert list(shown.scan("v is null").plan_files()) == []
 
 
-def test_replaced_and_deleted_partitions_are_gone(table, path):
-    published(table)
-    table.overwrite({"d": (4, "y")})
-    published(table)
-    assert_read_rightly(path)
-    table.delete_partition("p=x")
-    published(table)
-    assert_read_rightly(path)
-
-
-def test_a_rollback_is_followed(table, path):
-    last = table.upsert({"a": (10, "x"), "e": (5, "w")})
-    published(table)
-    rollback(table.handle, last.instant, timing=table.timing)
-    published(table)
-    assert_read_rightly(path)
-    table.upsert({"b": (20, "y")})
-    published(table)
-    assert_read_rightly(path)
-
-
 def test_a_restore_is_followed_and_its_savepoint_is_a_tag(table, path):
     saved = table.upsert({"a": (5, "x")})
     published(table)
@@ -132,15 +103,6 @@ def test_a_restore_is_followed_and_its_savepoint_is_a_tag(table, path):
     table.upsert({"b": (9, "y")})
     published(table)
     assert list(static_table(path).metadata.refs) == ["main"]
-
-
-def test_no_stale_file_is_named_after_a_clean_of_unpublished_writes(table, path):
-    published(table)
-    for value in range(6):
-        table.upsert({"a": (value, "x"), "b": (value, "y")})
-    clean(table.handle, policy=RetentionPolicy(keep_commits=1), timing=table.timing)
-    published(table)
-    assert_read_rightly(path)
 
 
 def test_expired_snapshots_lose_their_metadata_and_no_data(table, path):
@@ -275,28 +237,6 @@ def test_a_hint_that_is_put_late_names_the_newest_state(table, path):
     assert_read_rightly(path)
 
 
-def test_a_loser_of_two_publishers_follows_the_winner(table, path):
-    published(table)
-    table.upsert({"a": (10, "x")})
-    published(table)
-
-    class Beaten(IcebergMetadata):
-        """Somebody publishes the next write between the reading of the metadata and the commit."""
-
-        done = False
-
-        def publish(self, *arguments, **options):
-            if not self.done:
-                self.done = True
-                table.upsert({"b": (9, "y")})
-                published(table)
-            return super().publish(*arguments, **options)
-
-    table.upsert({"c": (8, "z")})
-    publish(table.handle, [Beaten(table.store, IcebergFormat())])
-    assert_read_rightly(path)
-
-
 def test_a_process_that_sleeps_until_its_version_is_deleted_takes_no_reader_back(table, path, monkeypatch):
     monkeypatch.setattr(iceberg_catalogs, "OLD_VERSIONS", 2)
     published(table)
@@ -327,12 +267,6 @@ def test_plain_characters_in_partitions(table, path):
     table.upsert({"s": (1, "a b=ü+&;"), "q": (2, "~!'(,)")})
     published(table)
     assert_read_rightly(path)
-
-
-def test_an_empty_text_in_the_partition_of_null_is_refused(table):
-    table.upsert({"s": (1, "__HIVE_DEFAULT_PARTITION__")})
-    with pytest.raises(UnsupportedTableError, match="do not have one value of p"):
-        published(table)
 
 
 @pytest.mark.parametrize("stop", Stop)

@@ -1,11 +1,10 @@
-"""What is particular to Google Cloud Storage: answers that get lost, pages, buckets, what a file is known by."""
+"""What is particular to Google Cloud Storage: refusals, pages, buckets, what a file is known by."""
 
 from __future__ import annotations
 
 import gzip
 import threading
 import tracemalloc
-import uuid
 from contextlib import suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +22,7 @@ from parquetry.runtime.storage.gcs import GcsStore
 from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.storage.open import open_store
 from tests.support.gcs_server import BUCKET
+from tests.support.scripted_put import ScriptedPut
 
 LOST = ServerDisconnectedError()
 UNREACHABLE = ClientConnectorError(
@@ -36,62 +36,17 @@ def _no_pauses(monkeypatch):
     monkeypatch.setattr(bucket, "FIRST_PAUSE_SECONDS", 0.001)
 
 
-class ScriptedStore(GcsStore):
-    """Sends as a store does, except that the script says what the client sees of it."""
-
-    script: list
-    sent = 0
-
-    def _send_put_if(self, key, data, *, tag):
-        self.sent += 1
-        step = self.script.pop(0) if self.script else "answered"
-        if step == "answered":
-            return super()._send_put_if(key, data, tag=tag)
-        takes_effect, error = step
-        if takes_effect:
-            super()._send_put_if(key, data, tag=tag)
-        raise error
+class ScriptedStore(ScriptedPut, GcsStore):
+    pass
 
 
 @pytest.fixture
 def store(gcs_options):
-    store = ScriptedStore(BUCKET, uuid.uuid4().hex, gcs_options, patience_seconds=0.5)
-    store.script = []
-    return store
+    return ScriptedStore(BUCKET, gcs_options)
 
 
 def answer(status):
     return HttpError({"code": status, "message": f"{status} said the store"})
-
-
-@pytest.mark.parametrize("nonce", [None, "n1"])
-@pytest.mark.parametrize("error", [LOST, ConnectionResetError("reset"), answer(503)])
-def test_a_lost_answer_is_found_to_be_ours(store, nonce, error):
-    store.script = [(True, error)]
-    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.MINE
-    assert store.sent == 2
-
-
-@pytest.mark.parametrize("nonce", [None, "n1"])
-def test_a_request_lost_on_its_way_is_repeated_and_wins(store, nonce):
-    store.script = [(False, LOST), (False, UNREACHABLE), (False, answer(429))]
-    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.WON
-    assert store.read("t") == b"data n1"
-
-
-@pytest.mark.parametrize("nonce", [None, "n1"])
-def test_a_lost_answer_hides_no_other_winner(store, nonce):
-    store.put("t", b"theirs")
-    store.script = [(False, LOST)]
-    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.LOST
-    assert store.read("t") == b"theirs"
-
-
-def test_an_outcome_that_stays_unknown_is_no_failure(store):
-    store.script = [(True, LOST)] + [(False, LOST)] * 10_000
-    with pytest.raises(UnknownOutcomeError, match=r"cannot tell if gs://lake/.*/t was written: .*; restore"):
-        store.put_if_absent("t", b"x")
-    assert store.read("t") == b"x"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.s3 import S3Store
 from tests.support.s3_server import BUCKET
+from tests.support.scripted_put import ScriptedPut
 
 TIMEOUT = ReadTimeoutError(endpoint_url="http://lake")
 UNREACHABLE = EndpointConnectionError(endpoint_url="http://lake")
@@ -27,28 +28,13 @@ def _no_pauses(monkeypatch):
     monkeypatch.setattr(bucket, "FIRST_PAUSE_SECONDS", 0.001)
 
 
-class ScriptedStore(S3Store):
-    """Sends as a store does, except that the script says what the client sees of it."""
-
-    script: list
-    sent = 0
-
-    def _send_put_if(self, key, data, *, tag):
-        self.sent += 1
-        step = self.script.pop(0) if self.script else "answered"
-        if step == "answered":
-            return super()._send_put_if(key, data, tag=tag)
-        takes_effect, error = step
-        if takes_effect:
-            super()._send_put_if(key, data, tag=tag)
-        raise error
+class ScriptedStore(ScriptedPut, S3Store):
+    pass
 
 
 @pytest.fixture
 def store(s3_options):
-    store = ScriptedStore(BUCKET, uuid.uuid4().hex, s3_options, patience_seconds=0.5)
-    store.script = []
-    return store
+    return ScriptedStore(BUCKET, s3_options)
 
 
 def answer(status, code, *, retries=0):
@@ -57,29 +43,6 @@ def answer(status, code, *, retries=0):
         "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": retries},
     }
     return ClientError(response, "PutObject")
-
-
-@pytest.mark.parametrize("nonce", [None, "n1"])
-@pytest.mark.parametrize("error", [TIMEOUT, ConnectionResetError("reset"), answer(500, "InternalError")])
-def test_a_lost_answer_is_found_to_be_ours(store, nonce, error):
-    store.script = [(True, error)]
-    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.MINE
-    assert store.sent == 2
-
-
-@pytest.mark.parametrize("nonce", [None, "n1"])
-def test_a_request_lost_on_its_way_is_repeated_and_wins(store, nonce):
-    store.script = [(False, TIMEOUT), (False, UNREACHABLE), (False, answer(503, "SlowDown"))]
-    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.WON
-    assert store.read("t") == b"data n1"
-
-
-@pytest.mark.parametrize("nonce", [None, "n1"])
-def test_a_lost_answer_hides_no_other_winner(store, nonce):
-    store.put("t", b"theirs")
-    store.script = [(False, TIMEOUT)]
-    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.LOST
-    assert store.read("t") == b"theirs"
 
 
 def test_a_retry_of_the_client_itself_counts_as_a_lost_answer(store):
@@ -100,13 +63,6 @@ def test_a_conflict_is_repeated(store):
 def test_when_the_winner_vanishes_before_it_is_read_the_put_is_repeated(store):
     store.script = [(False, answer(412, "PreconditionFailed"))]
     assert store.put_if_absent("t", b"n1", nonce="n1") is PutOutcome.WON
-
-
-def test_an_outcome_that_stays_unknown_is_no_failure(store):
-    store.script = [(True, TIMEOUT)] + [(False, TIMEOUT)] * 10_000
-    with pytest.raises(UnknownOutcomeError, match=r"cannot tell if s3://lake/.*/t was written: .*; restore"):
-        store.put_if_absent("t", b"x")
-    assert store.read("t") == b"x"
 
 
 def test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_written(store):
