@@ -67,7 +67,7 @@ def history_in(root: Path, target: str, tests: Iterable[tuple[str, str]]) -> Tes
     found: dict[tuple[str, str], list[PastOutcome]] = {key: [] for key in tests}
     for run_id, document in _newest(root, target):
         for entry in document["tests"]:
-            with suppress(ValueError, KeyError, TypeError, AttributeError):
+            with suppress(ValueError, KeyError, TypeError, AttributeError):  # not an outcome of this version
                 key, outcome = _past(run_id, entry)
                 if key in found:
                     found[key].append(outcome)

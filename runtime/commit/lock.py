@@ -147,6 +147,7 @@ def _is_stale(session: Session, token: str) -> bool:
     try:
         breaker = Owner.from_json(parsed_json(store.read(token)))
     except (NotFoundError, ValueError, KeyError, TypeError):
+        # The removal has ended, or the file is not one of parquetry's.
         return False
     info = store.stat(token)
     if breaker.has_ended or info is None:

@@ -78,7 +78,7 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
         messages = map_in_tasks(numbers, scatterer(context, division, shares), MESSAGE_DDL)
         partitioned = one_bucket_per_task(messages, work.tasks).sortWithinPartitions(RANGE, RUN)
         task = gatherer(context, work, division, rows=sampled.rows)
-        rows = map_in_tasks(partitioned, task, RESULT_DDL).collect()
+        rows = map_in_tasks(partitioned, task, RESULT_DDL).collect()  # one for each file and bucket
     return written_results(work, read_results(row.asDict() for row in rows), shares=len(shares))
 
 

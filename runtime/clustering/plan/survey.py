@@ -300,4 +300,5 @@ def _left_out_count(description: str) -> int:
         described = parsed_json(description)
         return 0 if described.get("deferred") else int(described["left_out"])
     except (ValueError, KeyError, TypeError, AttributeError):
+        # Another program wrote this key, or the clustering left nothing out.
         return 0

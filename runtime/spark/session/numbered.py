@@ -27,6 +27,8 @@ _ENVIRONMENT: Final = Lock()
 def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
     """Run the task once for each number below ``tasks``, and return all rows in the order of the numbers.
 
+    The rows are summaries, such as one for each file: all of them reach the driver.
+
     Each task gets one batch with one column, its number. Tasks written for ``mapInArrow`` over
     ``spark.range`` work here too. Except on Spark Connect, the job bypasses Spark SQL, as planning costs as
     much as running a small job.
