@@ -242,7 +242,7 @@ class DeltaLog:
     def repair(self, before: Published) -> None:
         """Do nothing: a commit of the log is one file."""
 
-    def expire(self, earliest: str, savepoints: Sequence[str]) -> None:  # noqa: ARG002
+    def expire(self, earliest: str, savepoints: Sequence[str]) -> None:  # noqa: ARG002 - no tags
         """Delete the commits and checkpoints that only states before ``earliest`` need."""
         self._store.delete_all(list(self._leftovers()))
         files = self._files()

@@ -247,13 +247,13 @@ class ManifestWriter:
         _, position = _read_long(entry.content, 0)
         inherited = []
         for default in (manifest.added_snapshot_id, manifest.sequence_number, manifest.sequence_number):
-            has_value = entry.content[position] == _UNION_OF_LONG
+            value, has_value = default, entry.content[position] == _UNION_OF_LONG
             position += 1
             if has_value:
-                default, position = _read_long(entry.content, position)  # noqa: PLW2901 - replaced by its own
-            if default is None:
+                value, position = _read_long(entry.content, position)
+            if value is None:
                 raise NotOurManifestError
-            inherited.append(default)
+            inherited.append(value)
         status = ManifestEntryStatus.DELETED if is_gone else ManifestEntryStatus.EXISTING
         first = self._id if is_gone else inherited[0]
         fields = b"".join(b"\x02" + _long(value) for value in (first, *inherited[1:]))
