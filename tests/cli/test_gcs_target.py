@@ -9,17 +9,11 @@ import pytest
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.store_jars import GCS, hadoop_version, spark_jars
 from tests.support.command_script import parquetry
-from tests.support.gcs_server import BUCKET, gcs_server
+from tests.support.gcs_server import BUCKET
 from tests.support.project_folder import ProjectFolder, with_leave
 
 HADOOP = hadoop_version(spark_jars())
 CLIENT = (GCS.named(HADOOP),)
-
-
-@pytest.fixture(scope="module")
-def gcs_options():
-    with gcs_server() as options:
-        yield options
 
 
 @pytest.fixture

@@ -19,16 +19,10 @@ from parquetry.runtime.table.handle import open_table
 from tests.support.command_script import environment, parquetry
 from tests.support.hudi_storage_lock import ModelledHudiLock
 from tests.support.project_folder import ProjectFolder, with_leave
-from tests.support.s3_server import BUCKET, s3_server
+from tests.support.s3_server import BUCKET
 from tests.support.small_table import make_table
 
 SECRETS = {"PARQUETRY_SECRET_KEY": "AKIADONOTPRINT", "PARQUETRY_SECRET_SECRET": "top-s3cret-value"}
-
-
-@pytest.fixture(scope="module")
-def s3_options():
-    with s3_server() as options:
-        yield options
 
 
 @pytest.fixture
