@@ -51,6 +51,7 @@ from parquetry.runtime.redaction import option_value
 from parquetry.runtime.spec.table_spec import CatalogType, TargetCatalog
 from parquetry.runtime.storage.dry_run import DryRunStore
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
+from parquetry.runtime.storage.parallel import OnceProperty
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.text.metastore_addresses import METASTORE_FORM, metastore_addresses
 
@@ -233,7 +234,6 @@ class IcebergCatalogTable:
         self._store = store
         self._declared = catalog
         self._identifier = tuple(name.split("."))
-        self._client: PyIcebergCatalog | None = None
         self.place: Text = Message("{name} in the catalog {catalog}", name=name, catalog=catalog.name)
         self.remedy: Text = Message(
             "drop the table {name} in the catalog {catalog}, without its files, and {command} makes it again",
@@ -246,7 +246,7 @@ class IcebergCatalogTable:
         """Return the metadata of the table in the catalog, or None if there is no such table."""
         try:
             with self._failures():
-                catalog = self._catalog()
+                catalog = self._catalog
                 if self._declared.type is CatalogType.SQL and not _has_tables(catalog):
                     return None
                 table = catalog.load_table(self._identifier)
@@ -270,7 +270,7 @@ class IcebergCatalogTable:
         """Commit the updates to the catalog, which compares the newest snapshot; in a dry run, do nothing."""
         if isinstance(self._store, DryRunStore):
             return True
-        catalog: Any = self._catalog()
+        catalog: Any = self._catalog
         try:
             with self._failures():
                 if before is None or before.table is None:
@@ -294,11 +294,10 @@ class IcebergCatalogTable:
     def repair(self, newest: NewestMetadata) -> None:
         """Do nothing: a commit to a catalog is one step."""
 
+    @OnceProperty
     def _catalog(self) -> PyIcebergCatalog:
-        if self._client is None:
-            with self._failures():
-                self._client = _client(self._declared, self._store)
-        return self._client
+        with self._failures():
+            return _client(self._declared, self._store)
 
     def _taken(self, reason: str) -> ForeignTableError:
         return ForeignTableError(

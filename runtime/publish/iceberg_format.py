@@ -9,6 +9,7 @@ from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.publish.model import AddedFiles, PartitionValues, Published, Snapshot
 from parquetry.runtime.spec.table_spec import IcebergFormat
 from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.parallel import OnceProperty
 
 if TYPE_CHECKING:
     from parquetry.runtime.publish.iceberg import IcebergMetadata
@@ -26,15 +27,14 @@ class PublishedIceberg:
     def __init__(self, store: ObjectStore, declared: IcebergFormat) -> None:
         self._store = store
         self._declared = declared
-        self._opened: IcebergMetadata | None = None
 
     def published(self) -> Published | None:
         """Return the state of the newest metadata, or None if there is none."""
-        return self._format().published()
+        return self._format.published()
 
     def paths(self, state: Published, folders: Mapping[str, PartitionValues] | None = None) -> frozenset[str]:
         """Return the paths of the files that the state names, in these folders or in all."""
-        return self._format().paths(state, folders)
+        return self._format.paths(state, folders)
 
     def publish(
         self,
@@ -45,27 +45,26 @@ class PublishedIceberg:
         before: Published | None,
     ) -> bool:
         """Write one version of the metadata with one more snapshot; return False if another came first."""
-        return self._format().publish(snapshot, added, removed, before=before)
+        return self._format.publish(snapshot, added, removed, before=before)
 
     def repair(self, before: Published) -> None:
         """Put the version hint if a killed process left it behind."""
-        self._format().repair(before)
+        self._format.repair(before)
 
     def expire(self, earliest: str, savepoints: Sequence[str]) -> None:
         """Forget the snapshots before the instant ``earliest``."""
-        self._format().expire(earliest, savepoints)
+        self._format.expire(earliest, savepoints)
 
+    @OnceProperty
     def _format(self) -> IcebergMetadata:
-        if self._opened is None:
-            if (catalog := self._declared.catalog) is not None:
-                self._store.allowed.check_catalog(self._store.uri, catalog.name, catalog.digest)
-            try:
-                from parquetry.runtime.publish.iceberg import IcebergMetadata  # noqa: PLC0415
-            except ModuleNotFoundError as error:
-                raise UnsupportedTableError(
-                    "{table}: publishing as Iceberg needs the package {package}; install parquetry[iceberg]",
-                    table=self._store.uri,
-                    package=error.name or "pyiceberg",
-                ) from error
-            self._opened = IcebergMetadata(self._store, self._declared)
-        return self._opened
+        if (catalog := self._declared.catalog) is not None:
+            self._store.allowed.check_catalog(self._store.uri, catalog.name, catalog.digest)
+        try:
+            from parquetry.runtime.publish.iceberg import IcebergMetadata  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise UnsupportedTableError(
+                "{table}: publishing as Iceberg needs the package {package}; install parquetry[iceberg]",
+                table=self._store.uri,
+                package=error.name or "pyiceberg",
+            ) from error
+        return IcebergMetadata(self._store, self._declared)
