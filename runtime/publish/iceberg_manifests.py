@@ -83,7 +83,7 @@ def live_counts(manifest: ManifestFile) -> tuple[int, int]:
 
 
 def partition_types(metadata: TableMetadata) -> list[PrimitiveType]:
-    """Return the types of the partition fields, which are those of their columns."""
+    """Return the types of the partition fields. All are primitive."""
     fields = metadata.spec().partition_type(metadata.schema()).fields
     return [field.field_type for field in fields if isinstance(field.field_type, PrimitiveType)]
 

@@ -226,9 +226,7 @@ def _readable(table: TableHandle, one: PublishedFormat) -> Iterator[None]:
         yield
     except LATE_FAILURES:
         raise
-    except (
-        Exception
-    ) as error:  # the libraries' errors have no common class, and a complete write must not fail
+    except Exception as error:  # libraries raise many classes, and a complete write must not fail
         raise CorruptTableError(
             "{table}: the metadata of {format} cannot be read or written: {reason}; the Hudi table is "
             "unharmed. Restore the metadata from a copy, or remove it and run {command}",
