@@ -25,7 +25,7 @@ from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanedPartition, CleanerPlan, CleanMetadata
-from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, format_instant
 from parquetry.runtime.timeline.sidecars import claim_path
 from parquetry.runtime.timeline.versions import FileGroupId
 
@@ -66,7 +66,23 @@ def clean_horizon(
             for instant in timeline.pending_writes
             if instant.time not in not_begun or instant.state is State.INFLIGHT
         ],
-        oldest_age=None if age is None else format_instant(now_ms - age * 1000, config.timezone),
+        oldest_age=None if age is None else _oldest_since(timeline, now_ms - age * 1000, config.timezone),
+    )
+
+
+def _oldest_since(timeline: Timeline, since_ms: int, zone: Timezone) -> str:
+    """Return the instant of a time, or that of the oldest write that was completed at it or later.
+
+    Until such a write was completed, the versions before it were current.
+    """
+    since = format_instant(since_ms, zone)
+    return min(
+        [since]
+        + [
+            write.time
+            for write in timeline.completed_writes
+            if write.time < since and timeline.completed_ms(write) >= since_ms
+        ]
     )
 
 

@@ -16,7 +16,7 @@ from parquetry.runtime.timeline.avro_model import AvroRecord
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State, parse_instant_ms
 from parquetry.runtime.timeline.layout import TimelineLayout
 from parquetry.runtime.timeline.restore import RestoreMetadata, RestorePlan, SavepointMetadata
 from parquetry.runtime.timeline.rollback import RollbackMetadata, RollbackPlan
@@ -164,6 +164,15 @@ class Timeline:
     def is_completed(self, time: str) -> bool:
         """Return whether a write of that time is completed and still on the active timeline."""
         return time in self._completed_times
+
+    def completed_ms(self, instant: Instant) -> int:
+        """Return the time of the store's clock at which a completed instant was completed, in milliseconds.
+
+        Without a completion time, it is that of the completed file, which is later in a copy of the table.
+        """
+        if instant.completed_at is not None:
+            return parse_instant_ms(instant.completed_at, self.layout.timezone)
+        return self.files[instant.file_name].modified_ms
 
     def commit_metadata(self, time: str) -> CommitMetadata:
         """Return the content of the completed write of that time. It is read once.

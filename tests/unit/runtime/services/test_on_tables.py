@@ -100,6 +100,32 @@ def test_a_version_stays_while_any_rule_asks_for_it(table: SmallTable) -> None:
     assert (result.files_deleted, len(files(table, "p=b"))) == (2, 2)
 
 
+@pytest.mark.parametrize("operation", ["upsert", "overwrite"])
+def test_versions_that_a_long_write_has_just_superseded_stay_for_the_maximum_age(
+    table: SmallTable, operation: str
+) -> None:
+    class Ahead(WrappedStore):
+        """A store whose clock shows an hour after ``since_ms``."""
+
+        def now_ms(self) -> int:
+            return self.inner.now_ms() - stored_ms + since_ms + 3_600_000
+
+    def cleaned() -> int:
+        policy = RetentionPolicy(keep_commits=None, max_age_seconds=3600)
+        return clean(replace(table.handle, store=Ahead(store)), policy=policy, timing=FAST).files_deleted
+
+    store, begun_ms = table.store, []
+    long = replace(table, before_publish=lambda _: begun_ms.append(store.now_ms() + 1))
+    getattr(long, operation)({"k0": (7, "a")})
+    ended_ms = store.now_ms() + 1
+    table.upsert({"k1": (7, "b")})
+    stored_ms = store.now_ms()
+    (since_ms,) = begun_ms
+    assert cleaned() == 0
+    since_ms = ended_ms
+    assert cleaned() == 1
+
+
 def test_replaced_files_go_when_their_replacement_is_old_enough(table: SmallTable) -> None:
     table.overwrite({"z": (1, "b")})
     assert clean(table.handle, timing=FAST).files_deleted == 0
