@@ -94,9 +94,10 @@ class Quarantined:
 class Deletions(Brief):
     """The files that services would delete if they began now, by path.
 
-    ``quarantine`` are the orphans that stay or come into the quarantine. ``earliest_retained`` is the
-    earliest commit as of which retention then keeps the table readable, None if versions are kept by number.
-    ``problem`` is the reason why the services would fail.
+    ``quarantine`` are the orphans that come into the quarantine, also by the rollback of a dead writer's
+    write, and those that a clean leaves there. ``earliest_retained`` is the earliest commit as of which
+    retention then keeps the table readable, None if versions are kept by number. ``problem`` is the reason
+    why the services would fail.
     """
 
     files: tuple[Deletion, ...] = ()
@@ -174,23 +175,23 @@ def _deletions(table: TableHandle, services: Sequence[Callable[..., object]], ti
     return Deletions(
         files=tuple(known[path] for path in sorted(known)),
         earliest_retained=after.earliest_retained,
-        quarantine=tuple(_quarantined(table, store)) if {clean, clean_if_due}.intersection(services) else (),
+        quarantine=tuple(_quarantined(table, store, also_old=services != [archive])),
     )
 
 
-def _quarantined(table: TableHandle, store: DryRunStore) -> Iterator[Quarantined]:
-    """Yield the orphans that are in the quarantine after the services, by path."""
+def _quarantined(table: TableHandle, store: DryRunStore, *, also_old: bool) -> Iterator[Quarantined]:
+    """Yield the orphans that come into the quarantine by path, with ``also_old`` also those that stay."""
     seconds = retention_of(table).quarantine_seconds
     if seconds is None:
         return
     for info in store.list(QUARANTINE_FOLDER, recursive=True):
-        former = quarantined_file(info.path)
-        if former is not None:
+        former, is_new = quarantined_file(info.path), info.path in store.moved
+        if former is not None and (is_new or also_old):
             yield Quarantined(
                 path=former,
                 size_bytes=info.size_bytes,
                 until_ms=info.modified_ms + seconds * 1000,
-                is_new=info.path in store.moved,
+                is_new=is_new,
             )
 
 

@@ -239,6 +239,7 @@ def test_the_list_has_the_files_of_a_killed_writer(tmp_path):
     table, orphan, _ = killed(path)
     listed = clean_deletions(table.handle, timing=AT_ONCE)
     assert [(file.path, file.is_new) for file in listed.quarantine] == [(orphan, True)]
+    assert [file.path for file in archive_deletions(table.handle, timing=AT_ONCE).quarantine] == [orphan]
     before = {file for file in path.rglob("*") if file.is_file()}
     clean(table.handle, timing=AT_ONCE)
     gone = {file.relative_to(path).as_posix() for file in before if not file.exists()}
