@@ -353,11 +353,8 @@ class _Publication:
 
     def _finds_rollback(self, validated: Timeline) -> bool:
         """List the timeline, and return whether it shows that the write was rolled back."""
-        try:
-            self.timeline = validated.reload()
-            return _is_rolled_back(self._transaction, self.timeline)
-        except LATE_FAILURES:
-            return False
+        self.timeline = validated.reload()
+        return _is_rolled_back(self._transaction, self.timeline)
 
     def _check_layout(self) -> None:
         """Raise UnknownOutcomeError if the table got another layout after the write was published."""

@@ -14,10 +14,11 @@ import pytest
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.commit import transaction
-from parquetry.runtime.commit.claims import heartbeat_path
+from parquetry.runtime.commit.claims import heartbeat_path, open_session
 from parquetry.runtime.commit.lock_file import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.rollback import roll_back
 from parquetry.runtime.commit.table_lock import unlock
 from parquetry.runtime.commit.transaction import TaskGuard, Transaction
 from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
@@ -419,6 +420,37 @@ def test_a_commit_whose_lock_went_to_another_program_that_keeps_it_is_told_as_on
     assert result.instant == table.handle.timeline().completed_writes[-1].time
     assert "is complete, but could not be checked again" in result.warnings[0]
     assert rows_of(root(table)) == {**BASE, "k1": (9, "b")}
+
+
+def test_a_write_that_was_rolled_back_at_its_commit_is_no_success_if_a_listing_fails(
+    table: SmallTable,
+) -> None:
+    class Overtaken(WrappedStore):
+        """Another writer takes this one for dead, and has not removed its lock yet; one listing has no answer."""
+
+        is_overtaken = False
+
+        def before(self, kind: Kind, path: str) -> None:
+            if kind is Kind.LIST and self.is_overtaken:
+                self.is_overtaken = False
+                raise StorageError("no answer")
+            if kind is Kind.PUT_IF_ABSENT and path.endswith(".commit"):
+                self.is_overtaken = True
+                timeline = table.handle.timeline()
+                (victim,) = timeline.pending_writes
+                with open_session(
+                    self.inner,
+                    purpose="recovery",
+                    after=timeline.last_instant,
+                    zone=timeline.layout.timezone,
+                    timing=FAST,
+                ) as session:
+                    assert roll_back(session, timeline, victim) is not None
+
+    with pytest.raises(StorageError, match="no answer"):
+        replace(table, store=Overtaken(table.store)).upsert({"k1": (9, "b")})
+    table.upsert({"k3": (9, "b")})
+    assert rows_of(root(table)) == {**BASE, "k3": (9, "b")}
 
 
 class FlakyStore(WrappedStore):
