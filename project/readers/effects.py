@@ -206,6 +206,7 @@ def _traits_of_columns(spec: TableSpec) -> Iterator[Trait]:
             found.setdefault(kind, column.name)
     words = {
         "nested": "with structs, arrays or maps",
+        "nested_deeply": "with arrays or maps whose elements are structs, arrays or maps",
         "decimals": "with decimals",
         "before_1970": "with times before 1970",
     }
@@ -228,12 +229,11 @@ def _kinds_of(column_type: ColumnType) -> Iterator[str]:
             yield "nested"
             for field in column_type.fields:
                 yield from _kinds_of(field.type)
-        case Array():
+        case Array(element=part) | Map(value=part):
             yield "nested"
-            yield from _kinds_of(column_type.element)
-        case Map():
-            yield "nested"
-            yield from _kinds_of(column_type.value)
+            if isinstance(part, Struct | Array | Map):
+                yield "nested_deeply"
+            yield from _kinds_of(part)
         case Decimal():
             yield "decimals"
         case _ if str(column_type) in _TIMES:

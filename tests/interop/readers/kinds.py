@@ -229,6 +229,28 @@ def _nested(path: Path, **settings: Any) -> ArrowWriter:
     return table
 
 
+def _nested_deeply(path: Path, **settings: Any) -> ArrowWriter:
+    """Arrays and maps of structs and arrays, also empty and null, and null elements."""
+    kinds = {
+        "items": "array<struct<a:int,b:string>>",
+        "lists": "array<array<int>>",
+        "by_name": "map<string,struct<a:int>>",
+    }
+    table = _table(path, *(Column(name=name, type=kind) for name, kind in kinds.items()), **settings)
+    some: list[dict[str, Any]] = [
+        {
+            "items": [{"a": 1, "b": "x"}, {"a": None, "b": None}],
+            "lists": [[1, None], []],
+            "by_name": [("a", {"a": 1})],
+        },
+        {"items": [None], "lists": [None], "by_name": [("a", None)]},
+        {"items": [], "lists": [], "by_name": []},
+        {"items": None, "lists": None, "by_name": None},
+    ]
+    table.insert([{**row, **some[number % 4]} for number, row in enumerate(_rows(0, 8))])
+    return table
+
+
 def _decimals(path: Path, **settings: Any) -> ArrowWriter:
     """Decimals of 4, 8 and 16 bytes."""
     kinds = {"small": "decimal(7,2)", "middle": "decimal(18,4)", "large": "decimal(38,10)"}
@@ -301,6 +323,7 @@ KINDS: Mapping[str, Callable[..., ArrowWriter]] = {
     "column_added": _column_added,
     "column_widened": _column_widened,
     "nested": _nested,
+    "nested_deeply": _nested_deeply,
     "field_added": _field_added,
     "field_widened": _field_widened,
     "decimals": _decimals,

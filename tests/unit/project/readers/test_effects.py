@@ -51,6 +51,7 @@ SPECS = {
         sources=(Source(name="s", format="csv", path="in", operation=Operation.INSERT_OVERWRITE),),
     ),
     "nested": with_column("struct<a:int>"),
+    "nested_deeply": with_column("array<struct<a:int>>"),
     "decimals": with_column("decimal(7,2)"),
     "before_1970": with_column("timestamp"),
     "special_partitions": replace(with_column("string"), partition_by=("c",)),
