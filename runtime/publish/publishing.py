@@ -209,7 +209,7 @@ def lag_warnings(table: TableHandle) -> tuple[Text, ...]:
         if lag.since is not None:
             warnings.append(
                 Message(
-                    "{format} does not show {writes} writes since {since}; run {command}",
+                    "{format} is behind the table by writes since {since}: {writes}; run {command}",
                     format=one.name,
                     writes=lag.writes,
                     since=lag.since,

@@ -42,11 +42,11 @@ def open_in_force(request: ProjectRequest, table: str, *, applied: bool) -> Tabl
 
 def publish_tables(
     request: ProjectRequest, table: str | None
-) -> tuple[tuple[PublishedTable, ...], ParquetryError | None]:
+) -> tuple[tuple[PublishedTable, ...], tuple[ParquetryError, ...]]:
     """Publish the table, or all selected tables that declare ``publish``.
 
     Returns:
-        The tables that were published, and the first failure.
+        The tables that were published, and the failures of the others.
     """
     from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.runtime.publish.publishing import PublishedTable, formats_of, publish
@@ -54,26 +54,26 @@ def publish_tables(
     declared = () if table is not None else workspace_of(request).tables
     names = [one.name for one in declared if one.spec.publish is not None] if table is None else [table]
     published: list[PublishedTable] = []
-    failure: ParquetryError | None = None
+    failures: list[ParquetryError] = []
     for name in names:
         try:
             handle = open_in_force(request, name, applied=True)
             with handle.failures_masked():
                 results = publish(handle, formats_of(handle))
         except ParquetryError as error:
-            failure = failure or error
+            failures.append(error)
         else:
             published.append(PublishedTable(table=handle.name, formats=results))
-    return tuple(published), failure
+    return tuple(published), tuple(failures)
 
 
 def sync_tables(
     request: ProjectRequest, table: str | None, *, drops: bool
-) -> tuple[tuple[SyncResult, ...], ParquetryError | None]:
+) -> tuple[tuple[SyncResult, ...], tuple[ParquetryError, ...]]:
     """Bring the entry of the table, or of all selected tables, in its catalog to the newest state.
 
     Returns:
-        The results of the tables whose applied spec names a catalog, and the first failure.
+        The results of the tables whose applied spec names a catalog, and the failures of the others.
 
     Raises:
         UsageError: If ``table`` is a path or URI, for which no catalog is known.
@@ -88,7 +88,7 @@ def sync_tables(
     names = [one.name for one in workspace.tables if one.spec.extra.catalog] if table is None else [table]
     outages: set[str | None] = set()
     synced: list[SyncResult] = []
-    failure: ParquetryError | None = None
+    failures: list[ParquetryError] = []
     for name in names:
         catalog = workspace.table(name).spec.extra.catalog
         if catalog in outages:
@@ -101,8 +101,8 @@ def sync_tables(
             if isinstance(error, CatalogError) and error.is_outage:
                 # Each table would take as long as the retries of the first one.
                 outages.add(catalog)
-            failure = failure or error
-    return tuple(synced), failure
+            failures.append(error)
+    return tuple(synced), tuple(failures)
 
 
 def due_groups(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -116,6 +117,10 @@ class Output:
             return 0
         self.error(failure.message, exit_code=failure.exit_code)
         return failure.exit_code
+
+    def ended_with(self, failures: Sequence[ParquetryError]) -> int:
+        """Return the exit code of a command: 0, or that of the first failure; all are reported on stderr."""
+        return next(iter([self.ended(failure) for failure in failures]), 0)
 
     def warn(self, message: Text, **facts: Any) -> None:
         """Report on stderr what needs attention although the command did its work."""

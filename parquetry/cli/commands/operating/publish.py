@@ -24,6 +24,6 @@ def command(*, request: ProjectRequest, output: Output, table: str | None) -> in
 
     if table is not None:
         refuse_selection("TABLE names the table")
-    published, failure = services.publish_tables(request, table)
-    output.show(PublishingView(), published)
-    return 0 if failure is None else output.ended(failure)
+    published, failures = services.publish_tables(request, table)
+    output.show(PublishingView(failed=bool(failures)), published)
+    return output.ended_with(failures)

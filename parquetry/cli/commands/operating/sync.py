@@ -29,6 +29,6 @@ def command(*, request: ProjectRequest, output: Output, table: str | None, drop_
 
     if table is not None:
         refuse_selection("TABLE names the table")
-    synced, failure = services.sync_tables(request, table, drops=drop_partitions)
-    output.show(SyncView(), synced)
-    return 0 if failure is None else output.ended(failure)
+    synced, failures = services.sync_tables(request, table, drops=drop_partitions)
+    output.show(SyncView(failed=bool(failures)), synced)
+    return output.ended_with(failures)

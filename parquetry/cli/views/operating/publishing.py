@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class PublishingView:
-    """The tables, with the state that each format shows."""
+    """The tables, with the state that each format shows; ``failed`` is True if others failed."""
+
+    def __init__(self, *, failed: bool = False) -> None:
+        self._failed = failed
 
     def text(self, outcome: Sequence[PublishedTable], paint: Paint) -> str:
         """Return one line for each table and format."""
@@ -24,7 +27,7 @@ class PublishingView:
             for table in outcome
             for one in table.formats
         ]
-        return "\n".join(lines) or "no table declares publish"
+        return "\n".join(lines) or ("" if self._failed else "no table declares publish")
 
     def json(self, outcome: Sequence[PublishedTable]) -> Any:
         """Return the tables with their formats."""

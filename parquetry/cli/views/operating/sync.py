@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 
 class SyncView:
-    """The changes of a sync to each table, as text or JSON."""
+    """The changes of a sync to each table, as text or JSON; ``failed`` is True if others failed."""
+
+    def __init__(self, *, failed: bool = False) -> None:
+        self._failed = failed
 
     def text(self, outcome: Sequence[SyncResult], paint: Paint) -> str:
         """Return one line for each table."""
         lines = [f"{paint.bold(one.place)}  {sync_text(one)}" for one in outcome]
-        return "\n".join(lines) or "no applied spec names a catalog"
+        return "\n".join(lines) or ("" if self._failed else "no applied spec names a catalog")
 
     def json(self, outcome: Sequence[SyncResult]) -> Any:
         """Return the result of each table."""

@@ -211,7 +211,7 @@ def test_how_far_a_format_is_behind_is_shown(table, path):
     table.upsert({"a": (4, "x")})
     assert lags() == [PublishLag(format="delta", instant=shown, writes=2, since=first)]
     for warnings in (inspect_table(table.store).warnings, report_timeline(table.store).warnings):
-        assert f"delta does not show 2 writes since {first}" in " ".join(map(str, warnings))
+        assert f"delta is behind the table by writes since {first}: 2" in " ".join(map(str, warnings))
     publish(table.handle, formats_of(table.handle))
     assert [lag.writes for lag in lags()] == [0]
     broken(path)
