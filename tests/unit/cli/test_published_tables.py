@@ -12,7 +12,9 @@ def test_each_table_that_fails_is_named_and_the_others_are_published(tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
     for name in ("first", "events", "last"):
         folder.write(f"tables/{name}.yml", EVENTS | {"name": name, "publish": {"delta": {}}})
-    assert CliRunner().invoke(command_line, ["apply", "--auto-approve", "-p", str(folder.root)]).exit_code == 0
+    assert (
+        CliRunner().invoke(command_line, ["apply", "--auto-approve", "-p", str(folder.root)]).exit_code == 0
+    )
     for name in ("first", "last"):
         log = folder.root / f"warehouse/{name}/_delta_log"
         for path in log.iterdir():
