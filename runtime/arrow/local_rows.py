@@ -402,7 +402,8 @@ def _convert_leaf(array: pa.Array, kind: Primitive | Decimal, place: str) -> pa.
         raise _type_error(found, kind, place)
     try:
         return _cast_exactly(array, wanted)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError) as error:
+        # Python's times have years up to 9999, so that it has no text for others.
         reason = quoted_library_text(" ".join(str(error).split()))
         raise InvalidDataError(
             "column {column!r} is {found_type} in the rows and {column_type} in the table, which cannot hold "

@@ -111,6 +111,7 @@ def test_values_of_pandas_are_taken_as_declared(kind, values, expected):
             "c",
             "2026-01-01 10:00:00 cannot be stored as date",
         ),
+        ("date", pd.Series(np.array([2**45], "datetime64[s]")), "c", "which cannot hold every value"),
         ("bigint", pd.Series([2**24], dtype="float32"), "c", r"floats from 2\^24 on are rounded"),
         ("timestamp", pd.Series([pd.Timestamp(1, unit="ns")]), "c", "would lose data"),
         ("timestamp", pd.Series([pd.Timestamp(1, unit="ns")], dtype=object), "c", "nanoseconds"),
