@@ -92,7 +92,8 @@ def aside(path: str) -> str:
 class QuarantinedHistory:
     """A table with a quarantine, its rows as a dictionary, and counts of what happened.
 
-    Partitions are days; the first ones have passed out of retention when the newest ones come.
+    Partitions are ``days``, and stay when all of their rows are deleted. The first ones have passed out of
+    retention when the newest ones come.
     """
 
     path: Path
@@ -103,6 +104,7 @@ class QuarantinedHistory:
     store: AgedStore = field(init=False)
     quarantine_seconds: int | None = field(init=False)
     rows: dict[str, tuple[int, str]] = field(default_factory=dict)
+    days: set[dt.date] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     _number: int = 0
 
@@ -138,6 +140,7 @@ class QuarantinedHistory:
         day = self._day() - dt.timedelta(days=self.rng.choice([0, 0, 0, 1]))
         new = {f"k{self._next()}": (self._number, day.isoformat()) for _ in range(3)}
         self.rows |= new
+        self.days.add(day)
         self.table.upsert(new)
 
     def change(self) -> None:
@@ -224,11 +227,10 @@ class QuarantinedHistory:
         handle = self.table.handle
         before = walked(self.path)
         predicted = expired_partitions(replace(handle, store=ReadOnlyStore(handle.store)))
-        days = {dt.date.fromisoformat(day) for _, day in self.rows.values()}
-        newest = max((day for day in days if day <= self._day()), default=None)
-        old = {d for d in days if newest is not None and d < newest - dt.timedelta(days=KEPT_DAYS)}
+        newest = max(self.days)
+        old = {day for day in self.days if day < newest - dt.timedelta(days=KEPT_DAYS)}
         assert {one.partition for one in predicted.partitions} == {f"p={day}" for day in old}, self.seed
-        if len(old) > max(1, len(days) / 2):
+        if len(old) > max(1, len(self.days) / 2):
             old = set()
         assert {one.partition for one in predicted.deleted} == {f"p={day}" for day in old}
         live = {part.path: part.partition for part in handle.view(handle.timeline()).all_slices()}
@@ -241,6 +243,7 @@ class QuarantinedHistory:
         assert {one.partition: one.size_bytes for one in predicted.deleted} == sizes, f"seed {self.seed}"
         assert {one.partition: one.files for one in predicted.deleted} == Counter(gone.values())
         self.rows = {key: row for key, row in self.rows.items() if dt.date.fromisoformat(row[1]) not in old}
+        self.days -= old
         self.counts["partitions expired"] += len(old)
 
     def _compare(self, predict: Callable[..., Deletions], service: Callable[..., Any]) -> None:
