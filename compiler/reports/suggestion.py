@@ -30,10 +30,10 @@ _MIB: Final = 1024 * 1024
 _DRY_RUN_BYTES: Final = 256 * _MIB
 """The approximate number of bytes that dry runs of all layouts of a table may rewrite in memory."""
 
-_LARGEST_BYTES: Final = 32 * _MIB
-"""The size up to which a table's layouts get dry runs, which hold the table in memory three times."""
+_FINAL_BYTES: Final = 2048 * _MIB
+"""The approximate number of bytes that dry runs of the finalists may rewrite: some minutes of one core."""
 
-_FINALISTS: Final = 8
+_FINALISTS: Final = 12
 _SHOWN: Final = 10
 
 _SCREENING: Final = replace(IN_REVIEW, row_groups=512, read_bytes=128 * _MIB)
@@ -110,26 +110,31 @@ def simulate_layouts(
 
 @retry_stale
 def suggest(
-    store: ObjectStore, *, prices: PlanPrices | None = None, sample: SampleLimits | None = None
+    store: ObjectStore,
+    *,
+    prices: PlanPrices | None = None,
+    sample: SampleLimits | None = None,
+    final_bytes: int = _FINAL_BYTES,
 ) -> Suggestion:
     """Simulate the layouts that fit the declared queries, and suggest the one to use.
 
     Args:
         store: the store of the table.
         prices: the prices of the target; None for no amounts.
-        sample: the limits of a sample by which all layouts are compared, whatever the size of the table. By
-        default, the layouts of a small table are written in memory, and a large one has the sample of a plan.
+        sample: the limits of a sample by which layouts become finalists, whatever the size of the table. By
+        default, all layouts of a small table are finalists, and a large one has the sample of a plan.
+        final_bytes: the bytes that dry runs of the finalists may rewrite. Beyond it, the sample decides.
 
     Raises:
         TableNotFoundError: if there is no table.
 
     """
     table = SimulatedTable(open_table(store))
-    return replace(_suggested(table, sample), meta_columns=table.emptied_meta_columns(prices))
+    return replace(_suggested(table, sample, final_bytes), meta_columns=table.emptied_meta_columns(prices))
 
 
-def _suggested(table: SimulatedTable, sample: SampleLimits | None) -> Suggestion:
-    """Return the suggested layout; with ``sample``, no layout is written in memory."""
+def _suggested(table: SimulatedTable, sample: SampleLimits | None, final_bytes: int) -> Suggestion:
+    """Return the suggested layout, see :func:`suggest`."""
     screening = _SCREENING if sample is None else _a_quarter_of(sample)
     policy = table.policy.execution
     names = _query_columns(table)
@@ -143,10 +148,10 @@ def _suggested(table: SimulatedTable, sample: SampleLimits | None) -> Suggestion
     if sample is None and table.size_bytes * len(every) <= _DRY_RUN_BYTES:
         return suggestion_of(table.simulate(every, dry_run=True), tried=len(every))
     crossed = table.simulate(every[len(first) :], limits=screening).candidates
-    finalists = _finalists(
-        table, replace(candidates, candidates=(*candidates.candidates, *crossed)), always=first, sample=sample
-    )
-    return suggestion_of(finalists, tried=len(every))
+    screened = replace(candidates, candidates=(*candidates.candidates, *crossed))
+    finalists = dict.fromkeys([*_finalists(table, screened, sample), *first])
+    is_small = table.size_bytes * len(finalists) <= final_bytes
+    return suggestion_of(table.simulate(finalists, limits=sample, dry_run=is_small), tried=len(every))
 
 
 def suggestion_of(candidates: CandidateLayouts, *, tried: int) -> Suggestion:
@@ -208,26 +213,21 @@ def _best_alone(candidates: CandidateLayouts, names: Sequence[str]) -> list[str]
 
 
 def _finalists(
-    table: SimulatedTable,
-    candidates: CandidateLayouts,
-    *,
-    always: Sequence[ExecutionPolicy],
-    sample: SampleLimits | None,
-) -> CandidateLayouts:
-    """Simulate the best layouts of the first round, the best for each query, and ``always`` in more detail.
+    table: SimulatedTable, candidates: CandidateLayouts, sample: SampleLimits | None
+) -> list[ExecutionPolicy]:
+    """Return the best layouts of the first round, and the best for each query.
 
-    A small table gets a dry run in memory, a large one a forecast from ``sample``, by default one as large as
-    a plan's.
+    Of layouts with equal reads, which order the rows alike, the simplest one is enough.
     """
-    ranked = sorted(candidates.candidates, key=lambda candidate: candidate.share)
-    is_small = sample is None and table.size_bytes <= _LARGEST_BYTES
-    most = max(_DRY_RUN_BYTES // table.size_bytes, _FINALISTS) if is_small else _FINALISTS
+    distinct: dict[tuple[int, ...], CandidateLayout] = {}
+    for candidate in sorted(candidates.candidates, key=lambda one: (one.share, len(one.execution.columns))):
+        distinct.setdefault(tuple(query.expected.rows for query in candidate.queries), candidate)
+    most = _FINALISTS if sample else max(_DRY_RUN_BYTES // table.size_bytes, _FINALISTS)
     of_query = [
         min(candidates.candidates, key=lambda candidate: candidate.queries[number].expected.data_bytes)
         for number in range(len(candidates.queries))
     ]
-    chosen = [candidate.execution for candidate in (*ranked[:most], *of_query)]
-    return table.simulate(dict.fromkeys([*chosen, *always]), limits=sample, dry_run=is_small)
+    return [candidate.execution for candidate in (*list(distinct.values())[:most], *of_query)]
 
 
 def _a_quarter_of(sample: SampleLimits) -> SampleLimits:

@@ -1,19 +1,18 @@
-"""The clustering of a small table in memory, which makes the files of a real one, except for their names.
+"""A clustering that is not kept, which makes the files of a real one, except for their names.
 
-The task that rewrites groups runs on a store that reads the table and keeps everything written in memory.
-Nothing is written to the table or to a disk.
+The task that rewrites groups runs on a store that reads the table. Of each file that it writes, the store
+keeps the page indexes and the footer, from which reads are counted. Nothing is written to the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from parquetry.errors import message_of
-from parquetry.message import Value
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
@@ -24,22 +23,28 @@ from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.errors import NotFoundError, RetryWrite, StaleTimelineError
 from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
+from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.page_index import with_pages
+from parquetry.runtime.parquet.tail import MAGIC
 from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
-from parquetry.runtime.storage.regular_file import MOST_BYTES, check_size
+from parquetry.runtime.storage.regular_file import MOST_BYTES
+
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+"""The most bytes of the table's files that are kept in memory for the next layout."""
 
 
 class DryRun:
-    """Rewrites groups of a table in memory; each file of the table is read once for any number of layouts.
+    """Rewrites groups of a table and keeps no rows of the new files.
 
-    Its memory holds the files of the table and the new files of one group.
+    Its memory is that of a rewriting task, one new file, and the first 32 MiB of the table's files. These are
+    read once for any number of layouts, and the other files once for each layout.
     """
 
     def __init__(self, store: ObjectStore, spec: TableSpec, queries: DeclaredQueries) -> None:
-        self._store = _MemoryStore(store)
+        self._store = _DryRunStore(store)
         self._spec = spec
         self._queries = queries
 
@@ -114,13 +119,38 @@ class _NoGuard:
         return False
 
 
-class _MemoryStore:
-    """A store that reads another one and keeps all changes in memory."""
+class _IndexOnly:
+    """A written parquet file without its pages, in whose place zeros are read."""
+
+    def __init__(self, content: pa.Buffer) -> None:
+        parts = ParquetParts(pa.BufferReader(content))
+        pages_bytes = sum(parts.stored_bytes(group) for group in range(len(parts.groups)))
+        self._size = len(content)
+        self._start = len(MAGIC) + pages_bytes
+        self._end = bytes(content[self._start :])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, count: int, at: int) -> bytes:
+        before = bytes(min(max(self._start - at, 0), count))
+        first = max(at - self._start, 0)
+        return before + self._end[first : first + count - len(before)]
+
+
+class _DryRunStore:
+    """A store that reads another one, and keeps the ends of the files that are written."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self._inner = inner
         self._read: dict[str, pa.Buffer] = {}
-        self._written: dict[str, pa.Buffer] = {}
+        self._written: dict[str, _IndexOnly] = {}
 
     @property
     def uri(self) -> str:
@@ -131,15 +161,21 @@ class _MemoryStore:
         return self._inner.allowed
 
     def read(self, path: str, *, most_bytes: int = MOST_BYTES, listed: ObjectInfo | None = None) -> bytes:
-        del listed
-        check_size(Value.uri(f"{self.uri}/{path}"), len(self._content(path)), most_bytes=most_bytes)
-        return bytes(self._content(path))
+        return self._inner.read(path, most_bytes=most_bytes, listed=listed)
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
-        return bytes(self._content(path)[start:stop])
+        return self._inner.read_range(path, start, stop)
 
     def open_input(self, path: str) -> Any:
-        return pa.BufferReader(self._content(path))
+        if path in self._written:
+            return self._written[path]
+        if path not in self._read:
+            content = self._inner.open_input(path)
+            if sum(map(len, self._read.values())) + content.size() > _KEPT_BYTES:
+                return content
+            with content:
+                self._read[path] = pa.py_buffer(content.read())
+        return pa.BufferReader(self._read[path])
 
     def stat(self, path: str) -> ObjectInfo | None:
         return self._inner.stat(path)
@@ -154,18 +190,17 @@ class _MemoryStore:
         return self._inner.list_folders(prefix)
 
     def put(self, path: str, data: bytes) -> None:
-        self._written[path] = pa.py_buffer(data)
+        """Do nothing: a rewriting task puts markers only."""
 
     def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
-        del nonce
-        self.put(path, data)
+        del path, data, nonce
         return PutOutcome.WON
 
     @contextmanager
     def create_file(self, path: str) -> Iterator[Any]:
         sink = pa.BufferOutputStream()
         yield sink
-        self._written[path] = sink.getvalue()
+        self._written[path] = _IndexOnly(sink.getvalue())
 
     def move(self, path: str, to: str) -> None:
         if path in self._written:
@@ -187,10 +222,3 @@ class _MemoryStore:
 
     def spark_uri(self, path: str) -> str:
         return self._inner.spark_uri(path)
-
-    def _content(self, path: str) -> pa.Buffer:
-        if path in self._written:
-            return self._written[path]
-        if path not in self._read:
-            self._read[path] = pa.py_buffer(self._inner.read(path, most_bytes=MOST_BYTES))
-        return self._read[path]
