@@ -86,13 +86,22 @@ class RunResult(Brief):
 
     @property
     def failure(self) -> ParquetryError | None:
-        """The error of the command: None, a bug, the first failure, or PartialFailureError.
+        """The error of the command, None if nothing failed."""
+        return next(iter(self.failures), None)
 
-        Failed tests count only if no job failed, and unsaved results only if nothing else failed.
-        """
+    @property
+    def failures(self) -> tuple[ParquetryError, ...]:
+        """The errors of the jobs together, of files that were set aside, of tests, and of unsaved results."""
+        tests = None if self.tests is None else self.tests.failure
+        found = (self._failed_jobs, self._set_aside, tests, self.unsaved)
+        return tuple(error for error in found if error is not None)
+
+    @property
+    def _failed_jobs(self) -> ParquetryError | None:
+        """A bug, the first failure, or PartialFailureError; None if no job failed."""
         errors = [outcome.error for outcome in self.outcomes if outcome.error is not None]
         if not errors:
-            return self._set_aside or (None if self.tests is None else self.tests.failure) or self.unsaved
+            return None
         if bugs := [error for error in errors if error.exit_code == UnexpectedError.exit_code]:
             return bugs[0]
         if any(outcome.result is not None and outcome.result.committed for outcome in self.outcomes):
@@ -124,7 +133,7 @@ class RunResult(Brief):
             return None
         more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
         return InvalidDataError(
-            "{files} source files were set aside: {reasons}{more}",
+            "source files were set aside ({files}): {reasons}{more}",
             files=len(reasons),
             reasons=joined("; ", reasons[:_SHOWN]),
             more=more,

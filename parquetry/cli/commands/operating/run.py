@@ -64,4 +64,4 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
         output.error(
             Message("{job}: {reason}", job=name, reason=error), table=outcome.table, job=outcome.name
         )
-    return output.ended(result.failure)
+    return output.ended_with(result.failures)

@@ -17,7 +17,7 @@ from parquetry.cli.main import command_line
 from parquetry.compiler.jobs import run as running
 from parquetry.compiler.jobs import table_jobs
 from parquetry.compiler.jobs.launch import new_run_id
-from parquetry.message import joined
+from parquetry.message import Message, joined
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StorageError
 from parquetry.runtime.main import JobResult, ServiceResult
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
@@ -147,6 +147,23 @@ def test_the_text_of_a_run_has_no_reasons(folder, monkeypatch, capsys, options):
         "error: orders ingest_landing: gone",
         "error: parts ingest_landing: torn",
         "error: 2 of 4 jobs failed; correct the causes, then run again",
+    ]
+
+
+def test_files_that_were_set_aside_are_named_beside_failed_jobs(folder, monkeypatch, capsys):
+    def launch(job):
+        if job.table == "orders":
+            raise StorageError("gone")
+        aside = (Message("landing/9.csv is torn"),) if job.table == "parts" else ()
+        return JobResult(table=job.table, job=job.name, set_aside=aside if job.source else ())
+
+    monkeypatch.setattr("parquetry.compiler.jobs.launch.launcher_for", lambda *_: lambda _: launch)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["run", "-p", str(folder.root)])
+    assert ended.value.code == StorageError.exit_code
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")] == [
+        "error: gone",
+        "error: source files were set aside (1): landing/9.csv is torn",
     ]
 
 
