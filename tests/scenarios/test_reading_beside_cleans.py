@@ -86,7 +86,7 @@ def test_a_table_that_is_cleaned_each_time_is_refused(table: SmallTable) -> None
         table.upsert({"k1": (1, "a")})
         clean(table.handle, policy=BY_NUMBER, timing=FAST)
 
-    with pytest.raises(ConflictError, match=r"cleaned 5 times .*retention\.clean"):
+    with pytest.raises(ConflictError, match=r"cleaned or rolled back 5 times .*retention\.clean"):
         paths_found(table, write_and_clean)
 
 
