@@ -17,6 +17,7 @@ from parquetry.compiler.learning.conditions import filtering, joined_shape
 from parquetry.compiler.learning.log_files import LineCounts, Log, lines_of, logs_at
 from parquetry.compiler.learning.spark_filters import Unread, filters_of, types_of_schema
 from parquetry.compiler.learning.spark_log import EventCounts, scans_of
+from parquetry.runtime.storage.open import open_store
 from tools.wrap_markdown import wrapped
 
 HERE = Path(__file__).resolve().parent
@@ -88,7 +89,7 @@ def main(folder: Path) -> None:
     """Read the logs in the folder and write the page."""
     began = time.process_time()
     total, rows = Understood(), []
-    for log in logs_at([folder]):
+    for log in logs_at([str(folder)], open_store):
         found = understood(log, LineCounts())
         total.add(found)
         if found.filters:

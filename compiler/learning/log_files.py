@@ -1,7 +1,8 @@
-"""Log files, read line by line in bounded memory, whatever compresses them.
+"""Log files of this machine or a bucket, read line by line in bounded memory, whatever compresses them.
 
 Spark compresses event logs by zstd, lz4, snappy or lzf, and people by gzip. The first bytes of a file tell
-which it is. A file that is still written, or whose end is lost, is read up to there.
+which it is. A file that is still written, or whose end is lost, is read up to there. Objects of a bucket are
+read by ranges of a few megabytes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from parquetry.confined_folder import open_regular
 from parquetry.errors import UsageError
+from parquetry.runtime.storage.model import ObjectStore
 
 LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
 """The longest line that is read. A plan of Spark takes a few megabytes at most."""
@@ -45,7 +47,33 @@ _SNAPPY: Final = b"\x82SNAPPY\x00"
 _LZF: Final = b"ZV"
 _PART: Final = re.compile(r"events_(\d{1,9})_(.+?)(\.compact)?(?:\.[a-z0-9]+)?", re.ASCII)
 _ROLLED: Final = "eventlog_v2_"
+_BUCKET: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/]*)/*(.*?)/*", re.DOTALL)
 _IGNORED: Final = re.compile(r"\..*|_.*|appstatus_.*|.*\.crc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFile:
+    """A file of this machine, or an object of a bucket by its path in the store."""
+
+    path: str
+    store: ObjectStore | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.store is None else f"{self.store.uri}/{self.path}"
+
+    def open(self) -> Any:
+        """Open the file for reading from its begin to its end; the caller closes it.
+
+        Raises:
+            OSError: If a file cannot be opened.
+            StorageError: If an object cannot be read.
+
+        """
+        if self.store is None:
+            return os.fdopen(open_regular(Path(self.path), follows=True), "rb")
+        opened = self.store.open_input(self.path)
+        opened.announce([range(opened.size())])
+        return opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +81,7 @@ class Log:
     """The files of one log, in their order: one, or the parts of a rolled log."""
 
     name: str
-    files: tuple[Path, ...]
+    files: tuple[LogFile, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,61 +92,98 @@ class LineCounts:
     broken_off: list[str] = field(default_factory=list)
 
 
-def logs_at(paths: Iterable[Path]) -> tuple[Log, ...]:
-    """Return the logs at these paths, each once: files, folders of a rolled log, and folders of both.
+def logs_at(places: Iterable[str], open_store: Callable[[str], ObjectStore]) -> tuple[Log, ...]:
+    """Return the logs at these places, each once: files, folders of a rolled log, and folders of both.
 
     Links within folders are not followed.
 
+    Args:
+        places: Paths of this machine, and URIs such as ``s3://bucket/logs``.
+        open_store: A function that returns the store of a bucket.
+
     Raises:
         UsageError: If nothing is there, or if there are too many files.
+        OSError: If a folder cannot be read.
+        StorageError: If a bucket cannot be read, or is of a kind that parquetry does not read.
 
     """
-    found: dict[Path, Log] = {}
-    for path in paths:
-        if not path.exists():
-            raise UsageError(
-                "there is no log at {path}; give files or folders on this machine, and copy logs of a bucket "
-                "to it first",
-                path=str(path),
-            )
-        for log in _logs_below(path):
-            found.setdefault(log.files[0].resolve(), log)
+    found: dict[str, Log] = {}
+    for place in places:
+        for log in _logs_below(place, open_store):
+            first = log.files[0]
+            found.setdefault(str(first) if first.store else os.path.realpath(first.path), log)
             if len(found) > _MOST_FILES:
-                raise UsageError(
-                    "{path} has more than {most} logs; give fewer", path=str(path), most=_MOST_FILES
-                )
+                raise UsageError("{path} has more than {most} logs; give fewer", path=place, most=_MOST_FILES)
     if not found:
         raise UsageError("the folders have no files; give the folder of spark.eventLog.dir")
     return tuple(found.values())
 
 
-def _logs_below(path: Path) -> Iterator[Log]:
-    if not path.is_dir():
-        yield Log(name=str(path), files=(path,))
+def _logs_below(place: str, open_store: Callable[[str], ObjectStore]) -> Iterator[Log]:
+    place = re.sub(r"^file://(?=/)", "", place)
+    if (bucket := _BUCKET.fullmatch(place)) is not None:
+        found = _in_bucket(open_store(bucket[1]), bucket[2])
+    else:
+        found = _on_this_machine(Path(place))
+    is_empty = True
+    for folder, files in found:
+        is_empty = False
+        yield from _logs_in(folder, files)
+    if is_empty:
+        raise UsageError("there is no log at {path}; give files or folders with event logs", path=place)
+
+
+def _on_this_machine(path: Path) -> Iterator[tuple[str | None, dict[str, LogFile]]]:
+    """Yield the folders at a path with their files by name; of a file, itself without a folder."""
+    if path.is_dir():
+        for folder, below, names in os.walk(path, onerror=_raise):
+            below.sort()
+            paths = [file for name in names if not (file := Path(folder, name)).is_symlink()]
+            yield folder, {file.name: LogFile(path=str(file)) for file in paths}
+    elif path.exists():
+        yield None, {path.name: LogFile(path=str(path))}
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _in_bucket(store: ObjectStore, path: str) -> Iterator[tuple[str | None, dict[str, LogFile]]]:
+    """Yield the folders below a path with their objects by name; of an object, itself without a folder."""
+    if path and store.stat(path) is not None:
+        yield None, {path: LogFile(path=path, store=store)}
         return
-    for folder, below, names in os.walk(path):
-        below.sort()
-        here = Path(folder)
-        if here.name.startswith(_ROLLED):
-            if parts := _parts(here, names):
-                yield Log(name=folder, files=parts)
-            continue
-        for name in sorted(names):
-            file = here / name
-            if _IGNORED.fullmatch(name) is None and not file.is_symlink():
-                yield Log(name=str(file), files=(file,))
+    folders: dict[str, dict[str, LogFile]] = {}
+    for info in store.list(path, recursive=True):
+        folder, _, name = info.path.rpartition("/")
+        if name:
+            folders.setdefault(folder, {})[name] = LogFile(path=info.path, store=store)
+    yield from folders.items()
 
 
-def _parts(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
+def _logs_in(folder: str | None, files: Mapping[str, LogFile]) -> Iterator[Log]:
+    """Yield the logs of a folder: the rolled one that it is, or each file that may be a log."""
+    if folder is None:
+        yield from (Log(name=str(file), files=(file,)) for file in files.values())
+    elif folder.rpartition("/")[2].startswith(_ROLLED):
+        if parts := _parts(files):
+            yield Log(name=str(parts[0]).rpartition("/")[0], files=parts)
+    else:
+        for name in sorted(files):
+            if _IGNORED.fullmatch(name) is None:
+                yield Log(name=str(files[name]), files=(files[name],))
+
+
+def _parts(files: Mapping[str, LogFile]) -> tuple[LogFile, ...]:
     """Return the parts of a rolled log from the newest compacted one on, which has those before it."""
-    found = [(part, folder / name) for name in names if (part := _PART.fullmatch(name)) is not None]
+    found = [(part, name) for name in files if (part := _PART.fullmatch(name)) is not None]
     compacted = max((int(part[1]) for part, _ in found if part[3]), default=0)
     kept = [
-        (int(part[1]), file)
-        for part, file in found
+        (int(part[1]), name)
+        for part, name in found
         if int(part[1]) > compacted or (part[3] and int(part[1]) == compacted)
     ]
-    return tuple(file for _, file in sorted(kept) if not file.is_symlink())
+    return tuple(files[name] for _, name in sorted(kept))
 
 
 def json_object(text: bytes, *, most_values: int = MOST_VALUES) -> Mapping[str, Any] | None:
@@ -151,10 +216,11 @@ def lines_of(log: Log, counts: LineCounts, *, longest_bytes: int = LONGEST_LINE_
     Raises:
         UsageError: If a file is compressed in a way that cannot be read here.
         OSError: If a file cannot be opened.
+        StorageError: If an object cannot be read.
 
     """
     for file in log.files:
-        with os.fdopen(open_regular(file, follows=True), "rb") as stream:
+        with file.open() as stream:
             yield from _lines(_chunks(stream, file, counts), counts, longest_bytes)
 
 
@@ -181,7 +247,7 @@ def _lines(chunks: Iterable[bytes], counts: LineCounts, longest_bytes: int) -> I
         yield b"".join(rest)
 
 
-def _chunks(stream: IO[bytes], file: Path, counts: LineCounts) -> Iterator[bytes]:
+def _chunks(stream: Any, file: LogFile, counts: LineCounts) -> Iterator[bytes]:
     """Yield the content of a file; if that ends too early, count the file."""
     begin = stream.read(16)
     stream.seek(0)
@@ -202,13 +268,13 @@ def _chunks(stream: IO[bytes], file: Path, counts: LineCounts) -> Iterator[bytes
         counts.broken_off.append(str(file))
 
 
-def _inflated(stream: IO[bytes], begin: bytes) -> Iterator[bytes]:
+def _inflated(stream: Any, begin: bytes) -> Iterator[bytes]:
     codecs = {_ZSTD: "zstd", _GZIP: "gzip", _LZ4_FRAME: "lz4"}
     codec = next((name for magic, name in codecs.items() if begin.startswith(magic)), None)
-    opened: IO[bytes] | pa.NativeFile = stream
-    step = _CHUNK_BYTES
+    opened, step = stream, _CHUNK_BYTES
     if codec is not None:
-        opened, step = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), codec), _STEP_BYTES
+        source = stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")
+        opened, step = pa.CompressedInputStream(source, codec), _STEP_BYTES
     while chunk := opened.read(step):
         yield bytes(chunk)
 

@@ -215,7 +215,7 @@ class Learned:
 
 def learn(
     workspace: Workspace,
-    logs: Sequence[Path],
+    logs: Sequence[str],
     *,
     places: Mapping[str, str],
     most: int,
@@ -226,7 +226,7 @@ def learn(
 
     Args:
         workspace: The project.
-        logs: Files and folders.
+        logs: Files and folders of this machine or of a bucket, which the target's storage options open.
         places: Further locations or full names of tables in the logs: the names of tables by these.
         most: The most queries of a table that are proposed.
         kind: The program that wrote the logs.
@@ -246,7 +246,7 @@ def learn(
             )
     collected = _Collected(workspace.tables, places)
     files, counts, without = LineCounts(), EventCounts(), list[str]()
-    found = logs_at(logs)
+    found = logs_at(logs, workspace.store_at)
     for log in found:
         before = counts.events
         if kind is LogKind.SPARK:
@@ -259,7 +259,7 @@ def learn(
     if not counts.events:
         raise UsageError(
             "{path} has no event of {program}; {remedy}, or name the program with --from",
-            path=", ".join(map(str, logs)),
+            path=", ".join(logs),
             program=str(kind),
             remedy=_REMEDIES[kind],
         )

@@ -17,6 +17,7 @@ from parquetry.runtime.store_jars import S3, hadoop_version, spark_jars
 from parquetry.runtime.table.config import LOCK_METHOD_KEY
 from parquetry.runtime.table.handle import open_table
 from tests.support.command_script import environment, parquetry
+from tests.support.event_log import EventLog, scan
 from tests.support.hudi_storage_lock import ModelledHudiLock
 from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.s3_server import BUCKET
@@ -41,6 +42,25 @@ def shop(tmp_path, s3_options):
         return parquetry(*arguments, "-p", folder.root, **SECRETS)
 
     return folder, run
+
+
+def test_queries_are_learned_from_logs_in_the_bucket(shop, s3_options, tmp_path):
+    folder, run = shop
+    log = EventLog.of()
+    for items in (1, 2):
+        log.query(scan(f"s3a://{BUCKET}/{tmp_path.name}/orders", data=f"[(items#3 = {items})]", pushed=None))
+    place = f"s3://{BUCKET}/{tmp_path.name}/spark-logs"
+    open_store(place, s3_options).put("eventlog_v2_app-1/events_1_app-1", log.content)
+    learned = run("learn", place, "--write")
+    assert learned.returncode == 0, learned.stderr
+    assert "by_items" in (folder.root / "tables/orders.yml").read_text()
+    missing = run("learn", f"{place}/none")
+    assert (missing.returncode, missing.stderr) == (
+        2,
+        f"error: there is no log at {place}/none; give files or folders with event logs\n",
+    )
+    for text in (learned.stdout, learned.stderr):
+        assert not any(secret in text for secret in SECRETS.values())
 
 
 def test_from_plan_to_timeline(shop):

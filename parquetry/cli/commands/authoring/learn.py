@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
@@ -24,9 +22,7 @@ def place(value: str) -> tuple[str, str]:
 
 
 @click.command(name="learn")
-@click.argument(
-    "logs", metavar="LOGS...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True)
-)
+@click.argument("logs", metavar="LOGS...", nargs=-1, required=True)
 @click.option(
     "--from",
     "program",
@@ -57,7 +53,7 @@ def command(
     *,
     request: ProjectRequest,
     output: Output,
-    logs: tuple[Path, ...],
+    logs: tuple[str, ...],
     program: str,
     places: tuple[tuple[str, str], ...],
     most: int,
@@ -65,8 +61,9 @@ def command(
 ) -> int:
     """Propose `queries` of the tables, with weights, from what LOGS say was asked.
 
-    LOGS are files or folders: Spark's event logs, also compressed or rolled, the JSON of Trino's query
-    events or of Athena's query executions, or compiled manifests of dbt. Each shape of conditions
+    LOGS are files or folders of this machine or of a bucket: Spark's event logs, also compressed or
+    rolled, the JSON of Trino's query events or of Athena's query executions, or compiled manifests of
+    dbt. Each shape of conditions
     becomes one query, whose values are those of median selectivity. Values of personal columns stay in
     the logs. The command shows the change of the files and writes nothing without --write. It starts no
     JVM and opens no table.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
+from concurrent.futures import Future
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,10 @@ import pytest
 from parquetry.compiler.learning import log_files
 from parquetry.compiler.learning.log_files import LineCounts, lines_of, logs_at
 from parquetry.errors import UsageError
+from parquetry.runtime.errors import StorageError
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.storage.ranged_input import RangedFile, RangedInput
+from tests.support.s3_server import BUCKET
 
 LINES = [f'{{"Event":"e{number}","text":"{"x" * (number % 90)}"}}'.encode() for number in range(3000)]
 CONTENT = b"\n".join(LINES) + b"\n"
@@ -57,9 +63,13 @@ FORMS = {
 }
 
 
+def found_at(*paths):
+    return logs_at(map(str, paths), open_store)
+
+
 def read(*paths):
     counts = LineCounts()
-    return [line for log in logs_at(paths) for line in lines_of(log, counts)], counts
+    return [line for log in found_at(*paths) for line in lines_of(log, counts)], counts
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -137,7 +147,7 @@ def test_a_line_that_is_too_long_is_dropped(tmp_path, monkeypatch):
     kept, long = b"k" * 50, b"l" * 51
     (tmp_path / "app").write_bytes(b"\n".join((kept, long, b"", kept, long, long)))
     counts = LineCounts()
-    (log,) = logs_at([tmp_path / "app"])
+    (log,) = found_at(tmp_path / "app")
     assert [*lines_of(log, counts, longest_bytes=50)] == [kept, b"", kept]
     assert counts.too_long == 3
 
@@ -148,9 +158,9 @@ def test_a_rolled_log_is_one_log_in_the_order_of_its_parts(tmp_path):
     for number in (1, 2, 10):
         (folder / f"events_{number}_app-1.zstd").write_bytes(block("zstd", b"line %d\n" % number))
     (folder / "appstatus_app-1.inprogress").write_bytes(b"")
-    (log,) = logs_at([tmp_path])
+    (log,) = found_at(tmp_path)
     assert [*lines_of(log, LineCounts())] == [b"line 1", b"line 2", b"line 10"]
-    assert logs_at([folder]) == (log,)
+    assert found_at(folder) == (log,)
     (folder / "events_2_app-1.compact").write_bytes(b"compacted\n")
     assert read(tmp_path)[0] == [b"compacted", b"line 10"]
 
@@ -168,6 +178,106 @@ def test_each_log_is_read_once_and_links_are_not_followed(tmp_path):
 
 def test_no_log_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="no log"):
-        logs_at([tmp_path / "none"])
+        found_at(tmp_path / "none")
     with pytest.raises(UsageError, match="no files"):
-        logs_at([tmp_path])
+        found_at(tmp_path)
+
+
+@pytest.fixture
+def bucket(s3_options, tmp_path):
+    """A store of a folder in a bucket, and a function that reads places of that bucket."""
+    place = f"s3a://{BUCKET}/{tmp_path.name}/logs"
+    counts = LineCounts()
+
+    def read_there(*below):
+        logs = logs_at(
+            [f"{place}{name}" for name in below], lambda location: open_store(location, s3_options)
+        )
+        return {log.name.rpartition("/logs/")[2]: [*lines_of(log, counts)] for log in logs}, counts
+
+    return open_store(place, s3_options), read_there
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_log_in_a_bucket_is_read_whatever_compresses_it(bucket, form):
+    store, read_there = bucket
+    whole = FORMS[form](CONTENT)
+    store.put("app", whole)
+    store.put("broken/off", whole[: len(whole) - 30])
+    assert read_there("/app") == ({"app": LINES}, LineCounts())
+    found, counts = read_there("/broken")
+    assert found["broken/off"][:-1] == LINES[: len(found["broken/off"]) - 1]
+    assert len(counts.broken_off) == (form != "plain")
+
+
+def test_logs_in_folders_of_a_bucket(bucket):
+    store, read_there = bucket
+    for path in (
+        *("a", "b/c", "b/.hidden", "b/_SUCCESS", "empty", "eventlog_v2_app-1/appstatus_app-1"),
+        *(f"eventlog_v2_app-1/events_{number}_app-1" for number in (1, 2, 10)),
+    ):
+        store.put(path, b"" if path == "empty" else f"{path}\n".encode())
+    rolled = [b"eventlog_v2_app-1/events_%d_app-1" % number for number in (1, 2, 10)]
+    every = {"a": [b"a"], "b/c": [b"b/c"], "empty": [], "eventlog_v2_app-1": rolled}
+    assert read_there("")[0] == read_there("/", "/a", "/b/")[0] == every
+    assert read_there("/eventlog_v2_app-1")[0] == {"eventlog_v2_app-1": rolled}
+    with pytest.raises(UsageError, match="there is no log at s3a"):
+        read_there("/nothing")
+
+
+def test_a_log_in_a_bucket_takes_large_requests(bucket, s3_requests):
+    store, read_there = bucket
+    content = CONTENT * (24 * 1024 * 1024 // len(CONTENT))
+    store.put("app", content)
+    s3_requests.clear()
+    assert sum(map(len, read_there("/app")[0]["app"])) == len(content) - content.count(b"\n")
+    assert s3_requests == {"HEAD": 1, "GET": 4}
+
+
+class LargeObject:
+    """A store with one object of many equal lines, each of 64 KiB."""
+
+    uri = "s3://lake"
+
+    def __init__(self, lines):
+        self.size = lines << 16
+        self.line = b"x" * 65535 + b"\n"
+
+    def open_input(self, path):
+        del path
+        return RangedInput(RangedFile(self.line, self.size, self._fetch))
+
+    def _fetch(self, start, stop):
+        found = Future()
+        first = start >> 16
+        whole = self.line * ((stop >> 16) - first + 1)
+        found.set_result(whole[start - (first << 16) : stop - (first << 16)])
+        return found
+
+
+def test_the_memory_for_an_object_does_not_grow_with_it():
+    file = log_files.LogFile(path="log", store=LargeObject(4096))
+    tracemalloc.start()
+    try:
+        lines = lines_of(log_files.Log(name="log", files=(file,)), LineCounts())
+        assert sum(map(len, lines)) == 4096 * 65535
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 << 20
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_no_shorter_log(bucket):
+    store, _ = bucket
+    store.put("app", CONTENT * 150)
+    (log,) = logs_at([f"{store.uri}/app"], lambda location: open_store(location, store.options))
+    lines = lines_of(log, LineCounts())
+    next(lines)
+    store.put("app", CONTENT * 150 + b"x")
+    with pytest.raises(StorageError, match="replaced"):
+        list(lines)
+
+
+def test_a_bucket_of_another_kind_is_refused_with_a_remedy():
+    with pytest.raises(StorageError, match="use a local path"):
+        found_at("hdfs://host/spark-logs")

@@ -47,7 +47,7 @@ class Asked:
         file = self.log.write(self.folder.root.parent / "logs" / "app")
         return learn(
             opened(self.folder),
-            [file.parent],
+            [str(file.parent)],
             places=places or {},
             most=most,
             write=(lambda: opened(self.folder)) if write else None,
@@ -362,14 +362,14 @@ def test_a_change_that_would_be_invalid_is_taken_back(folder):
         raise ParquetryError("the project has errors")
 
     with pytest.raises(ParquetryError, match="errors"):
-        learn(opened(folder), [file], places={}, most=1, write=fails)
+        learn(opened(folder), [str(file)], places={}, most=1, write=fails)
     assert (folder.root / "tables/orders.yml").read_bytes() == before
 
 
 def test_a_folder_without_events_is_an_error(folder, tmp_path):
     (tmp_path / "driver.log").write_text("INFO no events\n")
     with pytest.raises(ParquetryError, match="no event"):
-        learn(opened(folder), [tmp_path / "driver.log"], places={}, most=1)
+        learn(opened(folder), [str(tmp_path / "driver.log")], places={}, most=1)
 
 
 def test_a_log_without_sizes_is_said_to_be(folder):

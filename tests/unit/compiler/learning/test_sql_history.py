@@ -128,7 +128,7 @@ def learned(folder, content, kind, *, write=False, places=("shop.orders",)):
 
     return learn(
         opened(),
-        [file],
+        [str(file)],
         places=dict.fromkeys(places, "orders"),
         most=20,
         kind=kind,
