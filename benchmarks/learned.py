@@ -13,10 +13,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from parquetry.compiler.learning.conditions import filtering, joined_shape
+from parquetry.compiler.learning.conditions import filtering, has_term, joined_shape
 from parquetry.compiler.learning.log_files import LineCounts, Log, lines_of, logs_at
 from parquetry.compiler.learning.spark_filters import Unread, filters_of, types_of_schema
 from parquetry.compiler.learning.spark_log import EventCounts, scans_of
+from parquetry.runtime.layout.skipping.condition import IsNull
 from parquetry.runtime.storage.open import open_store
 from tools.wrap_markdown import wrapped
 
@@ -28,8 +29,10 @@ The logs are those of [spark-rapids-tools](https://github.com/NVIDIA/spark-rapid
 `core/src/test/resources`, of Spark 2.2 to 3.5, Databricks, Dataproc and EMR; three are queries of TPC-DS at 3 and
 10 TB. Types are those of `ReadSchema`. `python -m benchmarks.learned FOLDER` writes this page.
 
-Of {filters:,} filters of {scans:,} scans, {conditions:,} are conditions and {runtime:,} compare with values that
-another part of the query found: **{understood:.1%} are understood**. The logs have {events:,} events of {queries:,}
+Of {filters:,} filters of {scans:,} scans, **{conditions:,} are conditions ({alone:.1%})**. {runtime:,} more compare
+with values that another part of the query found, which are in no log, so {understood:.1%} are understood. Of the
+conditions, {null_checks:,} are `IS NOT NULL`, which Spark adds and no query gets, and {terms:,} are functions of
+columns, which statistics cannot answer: all of these come from Spark's own reader of CSV files. The logs have {events:,} events of {queries:,}
 executions, and {lost:,} lines that are no events. Reading them takes {seconds:.1f} CPU s.
 
 | not understood | filters |
@@ -48,6 +51,8 @@ class Understood:
 
     scans: int = 0
     conditions: int = 0
+    null_checks: int = 0
+    terms: int = 0
     unread: Counter[Unread] = field(default_factory=Counter)
     shapes: set[str] = field(default_factory=set)
     events: EventCounts = field(default_factory=EventCounts)
@@ -66,6 +71,8 @@ class Understood:
         """Add the counts of another log."""
         self.scans += other.scans
         self.conditions += other.conditions
+        self.null_checks += other.null_checks
+        self.terms += other.terms
         self.unread.update(other.unread)
         for name in ("events", "queries", "not_understood"):
             setattr(self.events, name, getattr(self.events, name) + getattr(other.events, name))
@@ -79,6 +86,8 @@ def understood(log: Log, lines: LineCounts) -> Understood:
         filters = filters_of(scan.filters, types_of_schema(scan.read_schema), scan.session)
         conditions = [each for each in filters if not isinstance(each, Unread)]
         found.conditions += len(conditions)
+        found.null_checks += sum(isinstance(each, IsNull) and each.negated for each in conditions)
+        found.terms += sum(map(has_term, conditions))
         found.unread.update(each for each in filters if isinstance(each, Unread))
         if parts := filtering(conditions):
             found.shapes.add(joined_shape(parts))
@@ -107,6 +116,9 @@ def main(folder: Path) -> None:
         filters=total.filters,
         scans=total.scans,
         conditions=total.conditions,
+        alone=total.conditions / total.filters,
+        null_checks=total.null_checks,
+        terms=total.terms,
         runtime=total.unread[Unread.RUNTIME],
         understood=total.share,
         events=total.events.events,

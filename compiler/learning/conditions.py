@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from enum import Enum
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 from parquetry.project.validation.template_syntax import is_template
@@ -22,9 +25,11 @@ from parquetry.runtime.layout.skipping.condition import (
     IsNull,
     Like,
     Literal,
+    Opaque,
     TimestampLiteral,
 )
-from parquetry.runtime.layout.skipping.parser import NO_COLUMNS, parse_condition
+from parquetry.runtime.layout.skipping.parser import END, NO_COLUMNS, parse_condition, spaced, tokens
+from parquetry.text.sql_tokens import TokenKind
 
 VALUE: Final = "?"
 """The sign of a value in a shape."""
@@ -54,7 +59,36 @@ def columns_in(condition: Condition) -> frozenset[str]:
             return frozenset[str]().union(*map(columns_in, parts))
         case Compared() | Like() | IsNull():
             return frozenset({condition.column.lower()})
+        case Opaque(sql=sql):
+            return frozenset(text.lower() for piece, text in _pieces(sql) if piece is _Piece.NAME)
     return frozenset()
+
+
+def renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
+    """Return the condition with other names of columns.
+
+    Args:
+        condition: The condition.
+        names: The names by lower-case name.
+
+    Raises:
+        KeyError: If a column is not among them.
+
+    """
+    match condition:
+        case Conjunction(parts=parts):
+            return Conjunction(tuple(renamed(part, names) for part in parts))
+        case Disjunction(parts=parts):
+            return Disjunction(tuple(renamed(part, names) for part in parts))
+        case Compared() | Like() | IsNull():
+            return replace(condition, column=names[condition.column.lower()])
+        case Opaque(sql=sql):
+            return Opaque(
+                spaced(
+                    column_sql(names[text.lower()]) if piece is _Piece.NAME else text
+                    for piece, text in _pieces(sql)
+                )
+            )
 
 
 def has_text(condition: Condition) -> bool:
@@ -65,6 +99,14 @@ def has_text(condition: Condition) -> bool:
         case Compared(literal=str()) | Like():
             return True
     return False
+
+
+def has_term(condition: Condition) -> bool:
+    """Return whether a condition has a term that statistics cannot answer."""
+    match condition:
+        case Conjunction(parts=parts) | Disjunction(parts=parts):
+            return any(map(has_term, parts))
+    return isinstance(condition, Opaque)
 
 
 def filtering(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
@@ -88,7 +130,7 @@ def joined_sql(parts: Iterable[Condition]) -> str:
         UndeclarableError: If a value cannot be written.
 
     """
-    return _joined(tuple(parts), shown=_literal)
+    return _joined(tuple(parts), shown=literal_sql)
 
 
 def joined_shape(parts: Iterable[Condition]) -> str:
@@ -103,7 +145,7 @@ def sql_of(condition: Condition) -> str:
         UndeclarableError: If a value or a name cannot be written, or if the text would mean something else.
 
     """
-    text = _text(condition, in_and=False, shown=_literal)
+    text = _text(condition, in_and=False, shown=literal_sql)
     if parse_condition(text) != condition:
         raise UndeclarableError
     return text
@@ -138,10 +180,10 @@ def _is_understood(condition: Condition) -> bool:
     match condition:
         case Conjunction(parts=parts) | Disjunction(parts=parts):
             return bool(parts) and all(map(_is_understood, parts))
-    return isinstance(condition, Compared | Like | IsNull)
+    return isinstance(condition, Compared | Like | IsNull) or condition != Opaque()
 
 
-def _text(condition: Condition, *, in_and: bool, shown: _Shown) -> str:
+def _text(condition: Condition, *, in_and: bool, shown: _Shown) -> str:  # noqa: PLR0911 - a kind, an answer
     match condition:
         case Conjunction(parts=parts) | Disjunction(parts=parts) if _is_list(parts):
             return _listed(parts, is_in=isinstance(condition, Disjunction), shown=shown)
@@ -152,12 +194,49 @@ def _text(condition: Condition, *, in_and: bool, shown: _Shown) -> str:
             text = " or ".join(texts)
             return f"({text})" if in_and and len(texts) > 1 else text
         case Compared(column=column, operator=operator, literal=literal):
-            return f"{_name(column)} {operator} {shown(literal)}"
+            return f"{column_sql(column)} {operator} {shown(literal)}"
         case Like(column=column, pattern=pattern):
-            return f"{_name(column)} like {shown(pattern)}"
+            return f"{column_sql(column)} like {shown(pattern)}"
         case IsNull(column=column, negated=negated):
-            return f"{_name(column)} is {'not ' if negated else ''}null"
+            return f"{column_sql(column)} is {'not ' if negated else ''}null"
+        case Opaque(sql=sql) if sql:
+            return _term_shape(sql) if shown is _no_value else sql
     raise UndeclarableError
+
+
+class _Piece(Enum):
+    NAME = "name"
+    VALUE = "value"
+    TYPE = "type of a value"
+    OTHER = "other"
+
+
+def _pieces(sql: str) -> Iterator[tuple[_Piece, str]]:
+    """Yield the names of columns in a term, its values, and what is between them."""
+    column: list[str] = []
+    before = END
+    for token, after in pairwise(tokens(sql)):
+        is_keyword = "as" in (before.keyword, token.keyword) or token.text.upper() in NO_COLUMNS
+        before = token
+        if token.kind in (TokenKind.STRING, TokenKind.NUMBER):
+            yield _Piece.VALUE, token.written
+        elif token.kind is TokenKind.WORD and after.kind is TokenKind.STRING and not is_keyword:
+            yield _Piece.TYPE, token.written
+        elif token.is_name and after.text != "(" and (token.kind is TokenKind.QUOTED or not is_keyword):
+            column.append(token.text)
+            if after.text != ".":
+                yield _Piece.NAME, ".".join(column)
+                column = []
+        elif not column:
+            yield _Piece.OTHER, token.written
+
+
+def _term_shape(sql: str) -> str:
+    return spaced(
+        VALUE if piece is _Piece.VALUE else column_sql(text) if piece is _Piece.NAME else text
+        for piece, text in _pieces(sql)
+        if piece is not _Piece.TYPE
+    )
 
 
 def _distinct(parts: Iterable[Condition], *, in_and: bool, in_brackets: bool, shown: _Shown) -> Sequence[str]:
@@ -183,14 +262,14 @@ def _listed(parts: Iterable[Condition], *, is_in: bool, shown: _Shown) -> str:
     compared = [part for part in parts if isinstance(part, Compared)]
     texts = [shown(part.literal) for part in compared]
     values = VALUE if shown is _no_value else ", ".join(texts)
-    return f"{_name(compared[0].column)} {'in' if is_in else 'not in'} ({values})"
+    return f"{column_sql(compared[0].column)} {'in' if is_in else 'not in'} ({values})"
 
 
 def _no_value(literal: Literal) -> str:  # noqa: ARG001 - the signature of what shows values
     return VALUE
 
 
-def _literal(literal: Literal) -> str:  # noqa: PLR0911 - a type, an answer
+def literal_sql(literal: Literal) -> str:  # noqa: PLR0911 - a type, an answer
     """Return a value as SQL; raise UndeclarableError if that is not possible."""
     match literal:
         case bool():
@@ -218,7 +297,7 @@ def _timestamp(value: datetime, *, without_zone: bool) -> str:
     return f"timestamp '{text}Z'"
 
 
-def _name(column: str) -> str:
+def column_sql(column: str) -> str:
     """Return a name, in backticks unless it is plain; fields of structs have dots between them."""
     parts = column.split(".")
     if not all(parts) or any("`" in part or not _is_plain_text(part) for part in parts):

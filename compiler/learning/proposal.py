@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from parquetry.compiler.learning.conditions import columns_in, shape_of_text
+from parquetry.compiler.learning.conditions import columns_in, has_term, shape_of_text
 from parquetry.compiler.learning.log_files import LONGEST_LINE_BYTES, LineCounts, Log, lines_of, logs_at
 from parquetry.compiler.learning.spark_filters import (
     Filter,
@@ -583,6 +583,9 @@ class _Change:
         for shape, numbers in self._declared.items():
             for number in numbers:
                 query = self._table.spec.extra.queries[number]
+                if has_term(parse_condition(query.where)):
+                    # It may have been asked with a text, which is not understood beside a function.
+                    continue
                 whole = shape_of_text(query.where)
                 if whole and shape not in workload.shapes and whole.lower() not in left_out:
                     yield query.name

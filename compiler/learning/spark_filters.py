@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 from parquetry.compiler.learning.conditions import UndeclarableError, conjuncts, has_text, sql_of
+from parquetry.compiler.learning.spark_terms import Terms, UnknownTermError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.condition import (
     Comparator,
@@ -209,10 +210,13 @@ def _listed(text: str, form: _Form) -> list[Filter]:
         except (_Refused, UndeclarableError) as refused:
             end = _end_of_item(inner, at)
             is_runtime = any(word in inner[at:end] for word in _AT_RUNTIME)
-            reason = refused.reason if isinstance(refused, _Refused) else Unread.VALUE
+            if is_runtime:
+                found.append(Unread.RUNTIME)
             if end == len(inner) and not is_whole:
-                reason = Unread.TRUNCATED
-            found.append(Unread.RUNTIME if is_runtime else reason)
+                # More filters may follow.
+                found.append(Unread.TRUNCATED)
+            elif not is_runtime:
+                found.append(refused.reason if isinstance(refused, _Refused) else Unread.VALUE)
         at = end + 2
     return found
 
@@ -318,6 +322,19 @@ class _Expressions(_Form):
     """Expressions of Catalyst: ``isnotnull(a#1)``, ``(a#1 > 5)``, ``a#1 IN (1,2)``, ``NOT (a#1 = 5)``."""
 
     def _filter(self, text: str, at: int) -> tuple[int, Condition]:
+        depth = self.depth
+        try:
+            return self._of_columns(text, at)
+        except _Refused as refused:
+            if refused.reason is not Unread.EXPRESSION:
+                raise
+            self.depth = depth
+            try:
+                return Terms(self.types, partial(value_of, zone=None)).comparison(text, at)
+            except (UnknownTermError, UndeclarableError):
+                raise refused from None
+
+    def _of_columns(self, text: str, at: int) -> tuple[int, Condition]:
         if text.startswith("NOT ", at):
             end, condition = self.filter(text, at + 4)
             return end, _negated(condition)

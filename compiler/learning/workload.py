@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -16,16 +16,10 @@ from parquetry.compiler.learning.conditions import (
     filtering,
     joined_shape,
     joined_sql,
+    renamed,
 )
 from parquetry.project.sql.guard import SqlProblem, check_expression
-from parquetry.runtime.layout.skipping.condition import (
-    Compared,
-    Condition,
-    Conjunction,
-    Disjunction,
-    IsNull,
-    Like,
-)
+from parquetry.runtime.layout.skipping.condition import Condition
 
 LONGEST_CONDITION: Final = 2_000
 """The most characters of a condition that is proposed. A list of a thousand values helps no reader."""
@@ -163,7 +157,7 @@ class Workload:
     def _declared(self, parts: Sequence[Condition]) -> tuple[LeftOut | None, str, str]:
         """Return the reason why a condition cannot be declared, its shape, and its SQL."""
         try:
-            named = [_renamed(part, self.columns.names) for part in parts]
+            named = [renamed(part, self.columns.names) for part in parts]
             where = joined_sql(named)
             check_expression(where)
         except KeyError:
@@ -179,19 +173,3 @@ class Workload:
         found = self.left_out.setdefault(key, Shape())
         found.runs += 1
         found.read_bytes += asked.read_bytes or 0
-
-
-def _renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
-    """Return the condition with the names of columns as the spec has them; raise KeyError for another."""
-    match condition:
-        case Conjunction(parts=parts):
-            return Conjunction(_all_renamed(parts, names))
-        case Disjunction(parts=parts):
-            return Disjunction(_all_renamed(parts, names))
-        case Compared() | Like() | IsNull():
-            return replace(condition, column=names[condition.column.lower()])
-    return condition
-
-
-def _all_renamed(parts: Iterable[Condition], names: Mapping[str, str]) -> tuple[Condition, ...]:
-    return tuple(_renamed(part, names) for part in parts)

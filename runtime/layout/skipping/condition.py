@@ -78,7 +78,9 @@ class Disjunction:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A term that was not understood."""
+    """A term that was not understood, such as ``a + 1 = 2``; ``sql`` is empty if its end is not certain."""
+
+    sql: str = ""
 
 
 Condition: TypeAlias = Compared | Like | IsNull | Conjunction | Disjunction | Opaque

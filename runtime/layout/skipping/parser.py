@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
@@ -105,6 +105,20 @@ def parse_timestamp(text: str) -> datetime | None:
         return None
 
 
+def spaced(texts: Iterable[str]) -> str:
+    """Return the texts of tokens with one blank between them, and none within calls and around dots."""
+    found: list[str] = []
+    before = ""
+    for text in texts:
+        is_call = (
+            text == "(" and re.search(r"[\w`]\Z", before) is not None and before.upper() not in NO_COLUMNS
+        )
+        is_tight = before in ("", "(", ".") or text in (")", ",", ".") or is_call
+        found.append(text if is_tight else f" {text}")
+        before = text
+    return "".join(found)
+
+
 def _typed_literal(keyword: str, text: str) -> Literal | None:
     if keyword == "DATE":
         return parse_date(text)
@@ -155,7 +169,7 @@ class _Parser:
                 return condition
             self._position = start
         self._pass_over_term()
-        return Opaque()
+        return Opaque(spaced(token.written for token in self._tokens[start : self._position]))
 
     def _parenthesised(self) -> Condition | None:
         if not self._take("("):

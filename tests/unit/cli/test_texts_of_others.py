@@ -59,4 +59,4 @@ def test_a_number_of_many_digits_in_a_condition(text):
 
 @pytest.mark.parametrize("piece", ["(", "not ", "a = (", "a in (1) ", "'", "a and (", "case "])
 def test_a_long_condition(piece):
-    assert parse_condition(piece * (200_000 // len(piece))) == Opaque()
+    assert isinstance(parse_condition(piece * (200_000 // len(piece))), Opaque)

@@ -16,6 +16,7 @@ from parquetry.compiler.learning.conditions import (
     filtering,
     joined_shape,
     joined_sql,
+    renamed,
     shape_of_text,
     sql_of,
 )
@@ -110,6 +111,7 @@ _LEAVES = (
         _NAMES,
         st.text("abc", min_size=1),
     )
+    | st.sampled_from(["a + 1 = 2", "length(trim(a)) > 0", "(`Order Id` % 2) = 0", "s.x < `end`"]).map(Opaque)
 )
 
 
@@ -164,6 +166,30 @@ def test_parts_and_columns():
     assert columns_in(condition) == {"a", "s.x"}
 
 
+@pytest.mark.parametrize(
+    ("text", "shape", "columns"),
+    [
+        ("a + 1 = 2", "a + ? = ?", {"a"}),
+        ("LENGTH( trim(a) )>0 and b = 1", "LENGTH(trim(a)) > ? and b = ?", {"a", "b"}),
+        ("cast(s.x as int) < `Order Id`", "cast(s.x as int) < `Order Id`", {"s.x", "order id"}),
+        ("year(day) = 2024 or day = date '2024-01-01'", "day = ? or year(day) = ?", {"day"}),
+        ("next_day(day, 'Mo') > date '2024-01-01'", "next_day(day, ?) > ?", {"day"}),
+        ("upper(city) in ('A', 'B')", "upper(city) in (?, ?)", {"city"}),
+    ],
+)
+def test_a_term_has_a_shape_and_columns(text, shape, columns):
+    assert shape_of_text(text) == shape
+    assert columns_in(parse_condition(text)) == columns
+
+
+def test_columns_of_a_term_get_the_names_of_the_spec():
+    condition = parse_condition("(ID % 2) = 0 and S.x < id and id = 1")
+    names = {"id": "Id", "s.x": "s.X"}
+    assert joined_sql([renamed(condition, names)]) == "(`Id` % 2) = 0 and s.`X` < `Id` and `Id` = 1"
+    with pytest.raises(KeyError):
+        renamed(condition, {"id": "id"})
+
+
 def test_a_declared_condition_that_is_not_understood_has_no_shape():
-    assert shape_of_text("a + 1 = 2") == ""
+    assert shape_of_text("a = 1 and case when b then 1 end = 1") == ""
     assert shape_of_text("a between 1 and 2") == "a <= ? and a >= ?"

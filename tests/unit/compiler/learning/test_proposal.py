@@ -183,6 +183,29 @@ def test_values_of_personal_columns_stay_in_the_log(folder):
     )
 
 
+def test_terms_that_statistics_cannot_answer_are_declared_once(folder):
+    folder.orders(
+        columns=[{**column, "pii": column["name"] == "city"} for column in ORDERS["columns"]],
+        partition_by=None,
+        queries=[{"name": "few", "where": "( items % 3 )=1 and amount > 5"}],
+    )
+    asked = Asked(folder)
+    asked("((ITEMS#3 % 2) = 0), (amount#2 > 7.0)", schema="struct<ITEMS:int,amount:double>")
+    asked("(revision#4L = (order_id#5L + 3))", size=2000)
+    asked("(length(city#1) = 7), (items#3 = 5)", size=3000)
+    asked("(length(city#1) = 7)", size=4000)
+    learned = asked.learned(write=True)
+    (table,) = learned.tables
+    assert [(query.where, query.masked, str(query.change)) for query in table.queries] == [
+        ("items = 5", ("city",), "new"),
+        ("revision = (order_id + 3)", (), "new"),
+        ("( items % 3 )=1 and amount > 5", (), "weight"),
+    ]
+    assert [(each.shape, each.reason.name) for each in table.unproposed] == [("length(city) = ?", "PERSONAL")]
+    assert learned.conditions == learned.filters == 6
+    assert asked.learned(write=True).written == ()
+
+
 def test_values_that_could_do_harm_are_in_no_file(folder):
     asked = Asked(folder)
     for value in ("{{ env_var('HOME') }}", "${HOME}", "it's", "a\\", "x\ny", "{% if %}", "\u202e", "a: [b"):

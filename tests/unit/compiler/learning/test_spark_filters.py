@@ -68,6 +68,17 @@ def understood(text, *, pushed=None, partition=None, session=ROME, types=TYPES):
         ("(((i#1 = 3) OR (i#1 = 4)) OR (i#1 = 5))", "i = 3 or i = 4 or i = 5"),
         ("(((i#1 = 3) AND (n#2L <= 4)) OR i#1 IN (7,8))", "(i = 3 and n <= 4) or i in (7, 8)"),
         ("NOT ((i#1 = 3) AND (n#2L = 4))", "i <> 3 or n <> 4"),
+        ("(length(trim(city#0, None)) > 0)", "length(trim(city)) > 0"),
+        ("((i#1 % 2) = 0)", "(i % 2) = 0"),
+        ("((n#1L + (i#2 * -3)) <= 7)", "(n + (i * - 3)) <= 7"),
+        ("(i#1 < n#2L)", "i < n"),
+        ("(cast(i#1 as bigint) = n#2L)", "cast(i as bigint) = n"),
+        ("(length(cast(i#1 as string)) = 3)", "length(cast(i as string)) = 3"),
+        ("(year(day#1) = 2024)", "year(day) = 2024"),
+        ("(day#1 < day#2)", "day < day"),
+        ("(abs(d#1) > 0.5)", "abs(d) > 0.5D"),
+        ("((price#1 * 2.00) > 10.0000)", "(price * 2.00) > 10.0000"),
+        ("((i#1 = 3) OR ((i#1 % 2) = 0))", "i = 3 or (i % 2) = 0"),
     ],
 )
 def test_an_expression_is_understood(text, sql):
@@ -104,10 +115,18 @@ def test_a_filter_of_a_source_is_understood(text, sql):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("(length(trim(city#0, None)) > 0)", "EXPRESSION"),
         ("(lower(city#1) = a)", "EXPRESSION"),
-        ("((i#1 + 1) = 3)", "EXPRESSION"),
-        ("(i#1 = n#2L)", "EXPRESSION"),
+        ("(city#1 = city#2)", "EXPRESSION"),
+        ("(length(city#1) > length(other#2))", "EXPRESSION"),
+        ("((i#1 + d#2) = 3)", "EXPRESSION"),
+        ("(hour(at#1, Some(UTC)) = 3)", "EXPRESSION"),
+        ("(cast(at#1 as date) = 2024-01-01)", "EXPRESSION"),
+        ("((f#1 + 1.0) > 2.0)", "EXPRESSION"),
+        ("((i#1 + 1) = 2.5)", "EXPRESSION"),
+        ("(rand() < i#1)", "EXPRESSION"),
+        ("(length(raw#1) = 3)", "EXPRESSION"),
+        ("NOT ((i#1 % 2) = 0)", "EXPRESSION"),
+        ("(1 < 2)", "EXPRESSION"),
         ("(cast(i#1 as string) = 3)", "EXPRESSION"),
         ("NOT StartsWith(city#1, a)", "EXPRESSION"),
         ("city#1 LIKE c_", "EXPRESSION"),
@@ -151,6 +170,7 @@ def test_a_local_time_needs_a_zone():
 def test_a_list_that_is_cut_off_has_its_first_filters():
     assert understood("[isnotnull(i#1), (i#1 = 5), (n#2L = 12...") == ["i is not null", "i = 5", "TRUNCATED"]
     assert understood("[(i#1 = 5)") == ["TRUNCATED"]
+    assert understood("[dynamicpruningexpression(i#1 IN dynamicpruning#1...") == ["RUNTIME", "TRUNCATED"]
     assert understood("...") == ["TRUNCATED"]
     assert understood("[]") == []
 
