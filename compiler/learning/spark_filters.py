@@ -53,6 +53,9 @@ class Unread(StrEnum):
     TRUNCATED = "a list of filters that the log cuts off"
 
 
+_LONGEST_SCHEMA: Final = 200_000
+"""The most characters of a schema that is read, which is enough for thousands of columns."""
+
 Filter: TypeAlias = Condition | Unread
 """A filter that is understood, or the reason why it is not."""
 
@@ -113,9 +116,9 @@ def types_of_schema(text: str) -> Types:
     return dict(_types_of_schema(text))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _types_of_schema(text: str) -> tuple[tuple[str, str], ...]:
-    if not (text.startswith("struct<") and text.endswith(">")):
+    if not (text.startswith("struct<") and text.endswith(">")) or len(text) > _LONGEST_SCHEMA:
         return ()
     found: list[tuple[str, str]] = []
     for field in _fields(text.removeprefix("struct<").removesuffix(">")):

@@ -26,6 +26,9 @@ _OPEN: Final = 10_000
 _ENDED: Final = 100
 """The most queries that are kept after their end, as the sums of their last stages may follow it."""
 
+_KEPT_BYTES: Final = 256 * 1024 * 1024
+"""About the most bytes that these queries take."""
+
 _LARGEST_NUMBER: Final = 2**63 - 1
 _KNOWN_SCANS: Final = 1_000_000
 _MOST_NODES: Final = 100_000
@@ -106,6 +109,12 @@ class _Scan:
         """The numbers of its sums and of that of the filter above it."""
         return (*self.metrics.values(), *(() if self.filter_rows is None else (self.filter_rows,)))
 
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes in memory."""
+        filters = (self.filters.data, self.filters.partition, self.filters.pushed)
+        return 1_000 + sum(len(text or "") for text in (self.location, self.read_schema, *filters))
+
 
 @dataclass(slots=True)
 class _Execution:
@@ -146,6 +155,8 @@ def scans_of(lines: Iterable[bytes], counts: EventCounts, *, log: str) -> Iterat
 
 def _event_name(line: bytes) -> str | None:
     """Return the name of the event in a line without its package, or None if there is none."""
+    if not line[-100:].rstrip().endswith(b"}"):
+        return None
     found = _NAME_OF_EVENT.match(line)
     if found is not None:
         return found[1].decode()
@@ -170,6 +181,7 @@ class _Application:
         self._ended: OrderedDict[int, _Execution] = OrderedDict()
         self._by_sum: dict[int, _Execution] = {}
         self._known: set[int] = set()
+        self._kept_bytes = 0
 
     def take(self, name: str, event: _Node) -> Iterator[RecordedScan]:
         match name:
@@ -203,14 +215,16 @@ class _Application:
         if execution is None:
             execution = _Execution(number, time_ms(event.get("time")))
             self._counts.queries += is_new
-        self._forget_sums(execution)
+        self._forget(execution)
         execution.scans = scans
+        self._kept_bytes += sum(scan.size for scan in scans)
         self._open.setdefault(number, execution) if number not in self._ended else None
         for scan in scans:
             for sum_number in scan.sums:
                 self._by_sum[sum_number] = execution
-        if len(self._open) > _OPEN:
-            yield from self._scans(self._open.popitem(last=False)[1])
+        while len(self._open) > _OPEN or self._kept_bytes > _KEPT_BYTES:
+            kept = self._open if len(self._open) > _OPEN or not self._ended else self._ended
+            yield from self._scans(kept.popitem(last=False)[1])
 
     def _sum(self, number: Any, value: Any) -> None:
         """Keep the newest value of a sum of an open query; sums only grow."""
@@ -244,9 +258,11 @@ class _Application:
                 rows=None if rows is None else sums.get(rows),
                 passed=None if scan.filter_rows is None else sums.get(scan.filter_rows),
             )
-        self._forget_sums(execution)
+        self._forget(execution)
 
-    def _forget_sums(self, execution: _Execution) -> None:
+    def _forget(self, execution: _Execution) -> None:
+        """Forget the sums of a query and the bytes of its scans."""
+        self._kept_bytes -= sum(scan.size for scan in execution.scans)
         for scan in execution.scans:
             for number in scan.sums:
                 if self._by_sum.get(number) is execution:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -115,7 +115,12 @@ class SpecColumns:
 
     def are_personal(self, condition: Condition) -> bool:
         """Return whether a condition names a personal column or a field of one."""
-        return any(name.partition(".")[0] in self.personal for name in columns_in(condition))
+        return bool(self.personal_in([condition]))
+
+    def personal_in(self, conditions: Iterable[Condition]) -> set[str]:
+        """Return the personal columns that conditions name, or fields of which they name."""
+        names = {name.partition(".")[0] for each in conditions for name in columns_in(each)}
+        return names & {*self.personal}
 
 
 @dataclass(slots=True)
@@ -152,7 +157,7 @@ class Workload:
             return
         found = self.shapes.setdefault(shape, Shape())
         found.add(asked, where)
-        found.masked |= {name for part in parts if part not in kept for name in columns_in(part)}
+        found.masked |= self.columns.personal_in(part for part in parts if part not in kept)
 
     def _declared(self, parts: Sequence[Condition]) -> tuple[LeftOut | None, str, str]:
         """Return the reason why a condition cannot be declared, its shape, and its SQL."""
@@ -167,7 +172,7 @@ class Workload:
         return (LeftOut.LONG if len(where) > LONGEST_CONDITION else None), joined_shape(named), where
 
     def _leave_out(self, shape: str, reason: LeftOut, asked: Asked) -> None:
-        key = (shape, reason)
+        key = (shape if len(shape) <= LONGEST_CONDITION else "", reason)
         if key not in self.left_out and len(self.left_out) >= _MOST_SHAPES:
             key = ("", LeftOut.MANY)
         found = self.left_out.setdefault(key, Shape())

@@ -14,6 +14,7 @@ from parquetry.compiler.learning.proposal import learn
 from parquetry.compiler.workspace.opened import open_workspace
 from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries
+from parquetry.runtime.layout.skipping.condition import Comparator, Compared, Disjunction
 from parquetry.runtime.layout.skipping.predicate import Unknown
 from tests.support.event_log import EventLog, above, scan
 from tests.support.project_folder import ORDERS, ProjectFolder
@@ -204,6 +205,57 @@ def test_terms_that_statistics_cannot_answer_are_declared_once(folder):
     assert [(each.shape, each.reason.name) for each in table.unproposed] == [("length(city) = ?", "PERSONAL")]
     assert learned.conditions == learned.filters == 6
     assert asked.learned(write=True).written == ()
+
+
+def test_a_log_of_many_long_shapes_takes_little_memory():
+    columns = workload.SpecColumns(names={"city": "city"}, personal={"city"})
+    found = workload.Workload(columns)
+    names = [f"{'x' * 10_000}{number}" for number in range(3_000)]
+    for name in names:
+        conditions = [
+            Compared(column=column, operator=Comparator.EQUAL, literal=1) for column in (name, f"city.{name}")
+        ]
+        found.add(workload.Asked(query=name, conditions=conditions, read_bytes=1, passed=None))
+        found.add(workload.Asked(query=name, conditions=conditions[1:], read_bytes=1, passed=None))
+    assert {(shape, reason.name): each.runs for (shape, reason), each in found.left_out.items()} == {
+        ("", "UNDECLARED"): 3_000,
+        ("", "PERSONAL"): 3_000,
+    }
+    either = Disjunction((conditions[1], Compared(column="a", operator=Comparator.EQUAL, literal=1)))
+    assert columns.personal_in([either]) == {"city"}
+
+
+HOSTILE = (
+    b'{"Event":"SparkListenerSQLExecutionStart","sparkPlanInfo":' + b"[" * 400_000 + b"]" * 400_000 + b"}",
+    b'{"Event":"SparkListenerSQLExecutionStart","executionId":{},"sparkPlanInfo":[[]]}',
+    b'{"Event":"SparkListenerSQLExecutionEnd","executionId":[]}',
+    b'{"Event":"SparkListenerStageCompleted","Stage Info":{"Accumulables":[{"ID":{},"Value":[]}]}}',
+    b'{"Event":"SparkListenerEnvironmentUpdate","Spark Properties":[1]}',
+    b'{"Event":"SparkListenerSQLExecutionStart", nope',
+    b'{"Event":"SparkListenerSQLExecutionStart","executionId":9,"sparkPlanInfo":"\xff\xfe"}',
+    b"\xff\xfe\xfa\x00",
+    b'{"Event":',
+)
+
+
+def test_hostile_lines_are_counted_and_end_nothing(folder):
+    asked = Asked(folder)
+    asked("(items#3 = 5)")
+    for data in (
+        "(" * 100_000 + "(items#3 = 5)",
+        f"(length({'trim(' * 9_999}city#1) > 0)",
+        "(items#3 = \ud800)",
+    ):
+        asked(data)
+    asked("", schema="struct<" + "a:struct<" * 20_000)
+    file = asked.log.write(folder.root.parent / "logs" / "app")
+    file.write_bytes(file.read_bytes() + b"\n".join(HOSTILE))
+    arguments = ["learn", str(file), "-p", str(folder.root), "--format", "json"]
+    shown = CliRunner().invoke(command_line, arguments)
+    assert shown.exit_code == 0, shown.output
+    answer = json.loads(shown.output)
+    assert answer["events_not_understood"] == len(HOSTILE)
+    assert (answer["filters"], answer["conditions"], answer["scans"]) == (4, 1, 5)
 
 
 def test_values_that_could_do_harm_are_in_no_file(folder):

@@ -95,6 +95,23 @@ def test_memory_does_not_grow_with_the_queries():
     assert len(application._by_sum) <= 2 * spark_log._ENDED
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_memory_does_not_grow_with_the_texts_of_queries(monkeypatch, ends):
+    monkeypatch.setattr(spark_log, "_KEPT_BYTES", 100_000)
+    log = EventLog.of()
+    for number in range(50):
+        log.query(scan(PLACE, data=f"[{'x' * 30_000}]", first=number * 10), ends=ends)
+    application = spark_log._Application("app", EventCounts())
+    found = []
+    for line in log.lines[2:]:
+        event = json.loads(line)
+        found += application.take(event["Event"].rpartition(".")[2], event)
+        assert len(application._open) + len(application._ended) <= 3
+    found += application.rest()
+    assert len({one.query for one in found}) == len(found) == 50
+    assert application._kept_bytes == 0
+
+
 def test_the_sums_of_replaced_plans_are_forgotten():
     log = EventLog.of()
     plans = [above(scan(PLACE, first=10 * number), "Filter", rows=10 * number + 5) for number in range(50)]
