@@ -138,10 +138,13 @@ def _on_this_machine(path: Path) -> Iterator[tuple[str | None, dict[str, LogFile
     if path.is_dir():
         for folder, below, names in os.walk(path, onerror=_raise):
             below.sort()
-            paths = [file for name in names if not (file := Path(folder, name)).is_symlink()]
-            yield folder, {file.name: LogFile(path=str(file)) for file in paths}
-    elif path.exists():
+            paths = [Path(folder, name) for name in names]
+            files = (file for file in paths if file.is_file() and not file.is_symlink())
+            yield folder, {file.name: LogFile(path=str(file)) for file in files}
+    elif path.is_file():
         yield None, {path.name: LogFile(path=str(path))}
+    elif path.exists():
+        raise UsageError("{path} is neither a file nor a folder; give event logs", path=str(path))
 
 
 def _raise(error: OSError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import tracemalloc
 from concurrent.futures import Future
@@ -174,6 +175,15 @@ def test_each_log_is_read_once_and_links_are_not_followed(tmp_path):
     (tmp_path / "logs" / "link").symlink_to(tmp_path / "outside")
     lines, _ = read(tmp_path / "logs", tmp_path / "logs" / "b")
     assert lines == [b"b", b"a"]
+
+
+def test_pipes_and_devices_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "log").write_bytes(b"a\n")
+    assert read(tmp_path)[0] == [b"a"]
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(UsageError, match="neither a file nor a folder"):
+            found_at(path)
 
 
 def test_no_log_is_an_error(tmp_path):
