@@ -95,7 +95,7 @@ def _table(table: LearnedTable, paint: Paint) -> Iterator[str]:
         yield from _query(query, table)
     if table.unconditional_scans:
         yield (
-            f"  without a condition: {count(table.unconditional_scans, 'scan')}, "
+            f"  without a condition that is understood: {count(table.unconditional_scans, 'scan')}, "
             f"{_share(table.unconditional_bytes, table)} of the bytes"
         )
     for each in table.unproposed[:_SHOWN]:
