@@ -27,7 +27,8 @@ ESCAPED: Final = (*(chr(c) for c in range(1, 0x20)), *"\"#%'*/:=?\\\x7f{[]^")
 
 _ESCAPED_CLASS = re.compile("[" + re.escape("".join(ESCAPED)) + "]")
 _PARTITION_FILE = ".hoodie_partition_metadata"
-_RESERVED_FOLDERS = frozenset({".hoodie", "metadata", "_delta_log"})
+_HUDI_PREFIX = ".hoodie"
+_RESERVED_FOLDERS = frozenset({"metadata", "_delta_log"})
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -144,12 +145,15 @@ def check_partition_path(rules: KeyRules, path: str) -> None:
             "create the table with hive_style and url_encode (the defaults)",
             place=where,
         )
-    if levels[0] in _RESERVED_FOLDERS:
+    # Readers skip Hudi's names at any level, not only in the folder of the table.
+    reserved = [level for level in levels if level.startswith(_HUDI_PREFIX)]
+    reserved += _RESERVED_FOLDERS.intersection(levels[:1])
+    if reserved:
         raise InvalidDataError(
             "{place}: readers take the folder {folder!r} for one of the table's own; create the table "
             "with hive_style: true (the default)",
             place=where,
-            folder=levels[0],
+            folder=reserved[0],
         )
     may_nest = len(rules.partition_by) == 1 and not rules.hive_style
     if len(levels) != len(rules.partition_by) and not may_nest:

@@ -193,6 +193,7 @@ def test_columns_that_cannot_be_part_of_a_key(spark):
         ("a/../b", {"hive_style": False, "url_encode": False}, "hive_style and url_encode"),
         ("/a", {"hive_style": False, "url_encode": False}, "hive_style and url_encode"),
         (".hoodie", {"hive_style": False}, "hive_style: true"),
+        ("a/.hoodie", {"hive_style": False, "url_encode": False}, "hive_style: true"),
         ("metadata", {"hive_style": False}, "hive_style: true"),
         ("_delta_log", {"hive_style": False}, "hive_style: true"),
         ("p=a/b", {"url_encode": False}, "url_encode: true"),
