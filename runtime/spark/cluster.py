@@ -79,11 +79,11 @@ def cluster(
 ) -> ClusteringResult:
     """Cluster the files that are due by the applied spec, and return what was done.
 
-    The groups with the best benefit per byte come first. The run executes in up to four batches. Each batch
-    is a replacecommit of its own, so its result stays published if the run is stopped later. A group whose
-    files a writer changes meanwhile is left out; this is not an error. A group that cannot be rewritten is
-    left out as well, with the reason. Any other failure ends the run. It is raised as it is if nothing was
-    published.
+    The group with the oldest file comes first, then the best benefit per byte. The run executes in up to four
+    batches. Each batch is a replacecommit of its own, so its result stays published if the run is stopped
+    later. A group whose files a writer changes meanwhile is left out; this is not an error. A group that
+    cannot be rewritten is left out as well, with the reason. Any other failure ends the run. It is raised as
+    it is if nothing was published.
 
     If there is a time at which the run stops, no group begins from then on. The groups that have begun are
     completed and published, and the others wait for the next run.
@@ -396,7 +396,7 @@ def _rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWo
 def _rewrite_each(
     spark: SparkSession, context: WriteContext, works: Sequence[GroupWork], stops_at_ms: int | None
 ) -> WriteResults:
-    """Rewrite groups by one task each: the largest first, or the best first if the run stops at some time."""
+    """Rewrite groups by one task each: the largest first, or in their order if the run stops at some time."""
     ordered = works if stops_at_ms is not None else sorted(works, key=lambda work: -work.size_bytes)
     task = group_rewriter(context, ordered)
     if stops_at_ms is not None:

@@ -112,11 +112,17 @@ def test_what_a_run_takes_on_is_within_its_limits_and_the_rest_has_a_reason(case
 
 
 @given(cases())
-def test_the_best_benefit_per_byte_comes_first(case):
+def test_the_oldest_file_comes_first_and_then_the_best_benefit_per_byte(case):
     spec, files, around = case
-    rates = [group.benefit / max(group.size_bytes, 1) for group in compute_debt(spec, files, around).groups]
-    assert rates == sorted(rates, reverse=True)
+    groups = compute_debt(spec, files, around).groups
+    rates = [group.benefit / max(group.size_bytes, 1) for group in groups]
+    assert rates[1:] == sorted(rates[1:], reverse=True)
     assert all(rate > 0 for rate in rates)
+    if groups:
+        oldest = min(file.instant for group in groups for file in group.files)
+        assert oldest in {file.instant for file in groups[0].files}
+        also_oldest = [n for n, group in enumerate(groups) if group.oldest_instant == oldest]
+        assert rates[0] == max(rates[n] for n in also_oldest)
 
 
 @given(cases(), st.randoms(use_true_random=False))

@@ -95,7 +95,7 @@ def compute_debt(
             for file in group.files:
                 del excluded[file.key]
     return Debt(
-        groups=tuple(sorted((group for part in parts for group in part.groups), key=_best_first)),
+        groups=_in_turn(group for part in parts for group in part.groups),
         excluded=tuple(excluded[file.key] for file in files if file.key in excluded),
         choices=tuple(choices.values()),
     )
@@ -247,6 +247,18 @@ def _unavailable(
 def _excluded(files: Iterable[ClusteringFile], reason: ExclusionReason) -> dict[FileKey, ExcludedFile]:
     """Return the files as excluded files with this reason, by file group."""
     return {file.key: ExcludedFile(file=file, reason=reason) for file in files}
+
+
+def _in_turn(groups: Iterable[PlannedGroup]) -> tuple[PlannedGroup, ...]:
+    """Return the groups in the order in which runs take them: the one with the oldest file, then by benefit.
+
+    So each run pays the oldest debt of a table, and no group waits forever while better ones arrive.
+    """
+    best_first = sorted(groups, key=_best_first)
+    if best_first:
+        oldest = min(range(len(best_first)), key=lambda place: best_first[place].oldest_instant)
+        best_first.insert(0, best_first.pop(oldest))
+    return tuple(best_first)
 
 
 def _best_first(group: PlannedGroup) -> tuple[float, str, str]:

@@ -156,6 +156,11 @@ class PlannedGroup:
         """The bytes that the rewrite reads; it writes about as many."""
         return sum(file.size_bytes for file in self.files)
 
+    @property
+    def oldest_instant(self) -> str:
+        """The instant at which the oldest file was written."""
+        return min(file.instant for file in self.files)
+
 
 class ChosenBy(StrEnum):
     """The basis of a choice of ``scope: auto``: no declared query, statistics alone, or a sample of rows."""
@@ -204,9 +209,10 @@ class ScopeChoice:
 class Debt:
     """The due files of a table under its clustering policy.
 
-    ``groups`` is everything that a run without limits would rewrite, with the best benefit per byte first; if
-    it is empty, nothing is due. ``excluded`` has all other files with their reasons, in the order of the
-    files. ``choices`` are those of ``scope: auto`` for the partitions of the groups.
+    ``groups`` is everything that a run without limits would rewrite: first the group with the oldest file,
+    then the best benefit per byte. If it is empty, nothing is due. ``excluded`` has all other files with
+    their reasons, in the order of the files. ``choices`` are those of ``scope: auto`` for the partitions of
+    the groups.
     """
 
     groups: tuple[PlannedGroup, ...] = ()

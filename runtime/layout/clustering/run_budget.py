@@ -84,7 +84,7 @@ class RunRoom:
 
 
 def limited_to_budget(debt: Debt, budget: RunBudget, *, max_groups: int, max_files: int = MOST_FILES) -> Debt:
-    """Return the part of a debt that one run pays: the groups that fit, best benefit first.
+    """Return the part of a debt that one run pays: the groups that fit, in their order.
 
     The files of groups that do not fit are added to the excluded files.
 
@@ -117,7 +117,7 @@ def limited_to_budget(debt: Debt, budget: RunBudget, *, max_groups: int, max_fil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueGroups:
-    """The groups of a table's debt, best first, each as its bytes and its number of files."""
+    """The groups of a table's debt in their order, each as its bytes and its number of files."""
 
     groups: tuple[tuple[int, int], ...]
     max_groups: int
