@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from parquetry.compiler.evidence.figures import MeasuredDebt
+from parquetry.compiler.evidence.money import PlanPrices
 from parquetry.compiler.evidence.run_order import (
     DueRewrite,
     RunLimits,
@@ -31,6 +32,7 @@ def due_rewrite(
         groups=debt.groups.groups,
         max_groups=debt.groups.max_groups,
         gain_bytes=debt.gain_bytes,
+        gain_requests=debt.gain_requests,
         priority=operations.priority(table.tags),
         delay_seconds=max(at_ms - waits_ms, 0) / 1000,
         since_clustering_seconds=None if since_ms is None else (at_ms - since_ms) / 1000,
@@ -41,6 +43,7 @@ def due_rewrite(
 
 def run_limits(target: Target, operations: Operations, *, at: float) -> RunLimits:
     """Return the limits of a run that starts at a time, in seconds since 1970 (UTC)."""
+    prices = target.prices
     seconds, is_open = operations.seconds, True
     if operations.window is not None:
         start, end = operations.window.next_span(at)
@@ -53,6 +56,7 @@ def run_limits(target: Target, operations: Operations, *, at: float) -> RunLimit
         parallel=operations.parallel,
         cooldown_seconds=operations.cooldown_seconds,
         max_delay_seconds=operations.max_delay_seconds,
+        prices=None if prices is None or not prices.scanned_tib else PlanPrices.of(prices),
     )
 
 
@@ -86,5 +90,9 @@ def next_order(
     due = [one for one in found if one is not None]
     ranked = rank_rewrites(due, replace(limits, usual_bytes_per_second=usual_throughput(due)))
     return RunOrder(
-        starts_ms=at_ms, rewrite_bytes=limits.rewrite_bytes, seconds=limits.seconds, tables=ranked
+        starts_ms=at_ms,
+        rewrite_bytes=limits.rewrite_bytes,
+        seconds=limits.seconds,
+        currency=limits.currency,
+        tables=ranked,
     )

@@ -7,13 +7,13 @@ of rows. Nothing is written.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Final
 
-from parquetry.compiler.evidence.costs import debt_work, forecast_costs
+from parquetry.compiler.evidence.costs import debt_work, forecast_costs, requests_of
 from parquetry.compiler.evidence.model import DueFigures, MetaColumnFigures, QueryFigures, TableFigures
 from parquetry.compiler.evidence.money import AmountRange, PlanPrices, table_costs
 from parquetry.compiler.replay.history import Reach, read_history
@@ -45,6 +45,7 @@ from parquetry.runtime.layout.clustering.scope import Choose
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileKey, FileSlice
 from parquetry.runtime.layout.sizing import is_small
+from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.page_index import with_pages
@@ -81,10 +82,11 @@ class MeasuredDebt:
     """The debt of one table, and what is needed to share the budget of runs with other tables.
 
     ``clustered`` is the instant of the table's last clustering, empty if there is none. ``commits`` is the
-    number of writes since then. ``gain_bytes`` are the bytes a day that queries no longer read once the debt
-    is paid, as far as they were requested. ``waits_since_ms`` is the time of the oldest due file, of the last
-    clustering, or at which a job last began one, whichever is latest, and None if nothing is due or it is not
-    known. ``has_failed`` is True if what began last did not complete.
+    number of writes since then. ``gain_bytes`` and ``gain_requests`` are the bytes and requests a day that
+    queries no longer read once the debt is paid, as far as they were requested. ``waits_since_ms`` is the
+    time of the oldest due file, of the last clustering, or at which a job last began one, whichever is
+    latest, and None if nothing is due or it is not known. ``has_failed`` is True if what began last did not
+    complete.
     """
 
     figures: DueFigures
@@ -93,6 +95,7 @@ class MeasuredDebt:
     commits: int
     spec: TableSpec
     gain_bytes: float = 0
+    gain_requests: float = 0
     clustered_ms: int | None = None
     waits_since_ms: int | None = None
     has_failed: bool = False
@@ -281,17 +284,24 @@ def due_figures(
         if not (with_gain and clustering.groups):
             return debt
         reads = reads_by_statistics(statistics, clustering, spec)
-    return replace(debt, gain_bytes=excess_read_bytes(reads, spec))
+    return replace(
+        debt,
+        gain_bytes=excess_read_bytes(reads, spec),
+        gain_requests=_excess(reads, spec, requests_of),
+    )
 
 
 def excess_read_bytes(queries: Sequence[QueryFigures], spec: TableSpec) -> float:
     """Return the bytes a day that queries read and would no longer read once the debt is paid."""
+    return _excess(queries, spec, lambda reads: reads.data_bytes)
+
+
+def _excess(queries: Sequence[QueryFigures], spec: TableSpec, count: Callable[[Reads], int]) -> float:
+    """Return how much less queries read a day once the debt is paid, as counted."""
     runs = {
         query.name: 1 if query.runs_per_day is None else query.runs_per_day for query in spec.extra.queries
     }
-    return sum(
-        max(query.now.data_bytes - query.expected.data_bytes, 0) * runs[query.query] for query in queries
-    )
+    return sum(max(count(query.now) - count(query.expected), 0) * runs[query.query] for query in queries)
 
 
 def instant_ms(handle: TableHandle, instant: str) -> int | None:
@@ -314,7 +324,7 @@ def measured_debt(
     figures = debt_figures(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
     due = DueGroups.of(clustering, max_groups=spec.clustering.plan.max_groups)
     clustered = last_clustering(view.timeline) if due.groups else ""
-    oldest = min((file.instant for group in clustering.groups for file in group.files), default="")
+    oldest = clustering.groups[0].oldest_instant if clustering.groups else ""
     oldest_ms, clustered_ms = (instant_ms(handle, instant) for instant in (oldest, clustered))
     begun = last_begun(handle.store) if due.groups else None
     begun_ms = None if begun is None else begun.at_ms

@@ -174,9 +174,13 @@ class PlanPrices:
         paid = Fraction(self.read_requests_million) * reads + Fraction(self.write_requests_million) * writes
         return paid / _MILLION
 
+    def scans(self, *, size_bytes: int, requests: int) -> Fraction:
+        """Return the price of queries that read ``size_bytes`` with these requests."""
+        return Fraction(self.scanned_tib) * size_bytes / _TIB + self.requests(reads=requests)
+
     def monthly_scans(self, runs_per_day: float, *, size_bytes: int, requests: int) -> Fraction:
         """Return the monthly price of a query whose runs each read ``size_bytes`` with these requests."""
-        run = Fraction(self.scanned_tib) * size_bytes / _TIB + self.requests(reads=requests)
+        run = self.scans(size_bytes=size_bytes, requests=requests)
         return Fraction(repr(runs_per_day)) * MONTH_DAYS * run
 
 

@@ -104,6 +104,7 @@ def run_by_operations(
         starts_ms=round(starts * 1000),
         rewrite_bytes=at_start.rewrite_bytes,
         seconds=at_start.seconds,
+        currency=at_start.currency,
         tables=(*begun, *ranked),
         spent_bytes=attempts.launcher.spent_bytes,
     )

@@ -1,4 +1,4 @@
-"""Laws of the order of a run over many tables: it keeps its limits and has reasons, and no table waits forever."""
+"""Laws of the order of a run over many tables: it keeps its limits and has reasons, and nothing waits forever."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from parquetry.compiler.evidence.money import PlanPrices
 from parquetry.compiler.evidence.run_order import (
     ASSUMED_BYTES_PER_SECOND,
     DeferralReason,
@@ -16,6 +17,10 @@ from parquetry.compiler.evidence.run_order import (
     rank_rewrites,
     usual_throughput,
 )
+from parquetry.project.model.prices import Prices
+from parquetry.runtime.layout.clustering.model import Debt, PlannedGroup
+from parquetry.runtime.layout.clustering.run_budget import limited_to_budget
+from tests.support.clustering_model import file
 from tests.support.effort import examples
 
 GROUPS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 5)), min_size=1, max_size=8)
@@ -31,6 +36,7 @@ def due_rewrites(draw):
             groups=tuple(draw(GROUPS)),
             max_groups=draw(st.integers(1, 6)),
             gain_bytes=draw(st.sampled_from([0.0, 10.0, 1e3, 1e6])),
+            gain_requests=draw(st.sampled_from([0.0, 10.0, 1e3])),
             priority=draw(st.sampled_from([0.5, 1.0, 4.0])),
             delay_seconds=draw(st.floats(0, 20)),
             since_clustering_seconds=draw(OPTIONAL_SECONDS),
@@ -41,6 +47,7 @@ def due_rewrites(draw):
     ]
 
 
+PRICES = PlanPrices.of(Prices.of({"currency": "EUR", "scanned_tib": 5, "read_requests_million": 0.4}))
 LIMITS = st.builds(
     RunLimits,
     rewrite_bytes=st.integers(0, 1500),
@@ -51,6 +58,7 @@ LIMITS = st.builds(
     cooldown_seconds=st.floats(0, 20),
     max_delay_seconds=st.floats(5, 30),
     usual_bytes_per_second=st.none() | st.floats(1, 100),
+    prices=st.sampled_from([None, PRICES]),
 )
 
 
@@ -100,7 +108,7 @@ def test_overdue_tables_come_first_and_the_others_by_gain(due, limits):
     assert [one.delay_seconds for one in overdue] == sorted(
         (one.delay_seconds for one in overdue), reverse=True
     )
-    places = [(one.has_failed, -one.gain_per_byte) for one in others]
+    places = [(one.has_failed, -one.gain_per_byte(limits.prices)) for one in others]
     assert places == sorted(places)
 
 
@@ -108,6 +116,64 @@ def test_overdue_tables_come_first_and_the_others_by_gain(due, limits):
 @settings(max_examples=examples(100))
 def test_the_order_does_not_depend_on_the_order_of_the_tables(due, limits):
     assert rank_rewrites(due, limits) == rank_rewrites(due[::-1], limits)
+
+
+def debt_of(groups):
+    """A debt of groups, each given by its bytes and its number of files, of which all but one are empty."""
+    return Debt(
+        groups=tuple(
+            PlannedGroup(
+                partition="",
+                files=(file("f", size), *[file("f", 0)] * (files - 1)),
+                output_files=1,
+                benefit=1.0,
+                reasons={},
+            )
+            for size, files in groups
+        )
+    )
+
+
+@given(due_rewrites(), LIMITS)
+@settings(max_examples=examples(200))
+def test_jobs_rewrite_what_the_order_takes_of_their_tables_and_first_of_all_the_oldest_group(due, limits):
+    by_name = {one.table: one for one in due}
+    for one in rank_rewrites(due, limits):
+        table = by_name[one.table]
+        debt = debt_of(table.groups)
+        job = limited_to_budget(debt, one.budget(limits.rewrite_bytes), max_groups=table.max_groups)
+        if one.taken_groups:
+            assert (len(job.groups), job.rewritten_bytes) == (one.taken_groups, one.taken_bytes)
+            assert job.groups[0] is debt.groups[0]
+
+
+def test_an_overdue_table_comes_first_with_its_oldest_group_and_the_others_compete_by_gain():
+    overdue = DueRewrite(table="overdue", groups=((100, 1),) * 3, max_groups=3, delay_seconds=9)
+    gainful = replace(overdue, table="gainful", gain_bytes=1e6, delay_seconds=1)
+    older = replace(overdue, table="older", groups=((250, 1), (50, 1)), delay_seconds=10)
+
+    def taken(*due, budget):
+        limits = RunLimits(rewrite_bytes=budget, max_delay_seconds=8)
+        return [(one.table, one.taken_bytes) for one in rank_rewrites(due, limits)]
+
+    assert taken(overdue, gainful, budget=400) == [("overdue", 100), ("gainful", 300)]
+    assert taken(overdue, gainful, budget=300) == [("overdue", 100), ("gainful", 200)]
+    assert taken(overdue, gainful, budget=600) == [("overdue", 300), ("gainful", 300)]
+    # Nothing is taken of a table whose oldest group does not fit, so that its wait does not begin again.
+    assert taken(replace(older, delay_seconds=1), gainful, budget=400) == [("gainful", 300), ("older", 0)]
+    assert taken(older, gainful, budget=400) == [("older", 300), ("gainful", 100)]
+
+
+def test_prices_make_the_gain_an_amount_of_bytes_and_requests():
+    scans = DueRewrite(table="scans", groups=((100, 1),), max_groups=3, gain_bytes=2**30, gain_requests=10)
+    opens = replace(scans, table="opens", gain_bytes=2**29, gain_requests=1e6)
+    by_bytes = rank_rewrites([scans, opens], RunLimits())
+    assert [(one.table, one.gain_micros) for one in by_bytes] == [("scans", None), ("opens", None)]
+    by_money = rank_rewrites([scans, opens], RunLimits(prices=PRICES))
+    # 5 EUR / 2048 + 0.40 EUR, and 5 EUR / 1024 + 10 * 0.40 EUR / 1000000
+    assert [(one.table, one.gain_micros) for one in by_money] == [("opens", 402441), ("scans", 4886)]
+    weighed = rank_rewrites([replace(scans, priority=100), opens], RunLimits(prices=PRICES))
+    assert [one.table for one in weighed] == ["scans", "opens"]
 
 
 SLOW, UNKNOWN, FAST = (
@@ -180,6 +246,64 @@ def test_nothing_starves(sizes, budget, seconds, delay_nights, failing, random):
                 if int(one.table[1:]) in failing:
                     break
         assert max(night - last for last in begun.values()) <= delay_nights + len(sizes)
+
+
+@given(
+    st.lists(st.integers(1, 400), min_size=1, max_size=5),
+    st.integers(1, 500),
+    st.floats(1, 40),
+    st.integers(1, 5),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=examples(100))
+def test_no_group_waits_forever(sizes, budget, seconds, delay_nights, random):
+    """However much arrives, each group is rewritten when its table and those before it had their turns.
+
+    A turn takes the oldest group of a table, and comes within ``max_delay`` and as many nights as there are
+    tables. The other groups of a table are ordered by a benefit, and the first table gains least.
+    """
+    turn = delay_nights + len(sizes)
+    waiting, served = [[] for _ in sizes], [0] * len(sizes)
+    for night in range(1, 5 * turn):
+        for groups, size in zip(waiting, sizes, strict=True):
+            for _ in range(random.randint(0, 2)):
+                due_by = night + (len(groups) + 1) * turn
+                groups.append((night, due_by, random.random(), random.randint(1, size)))
+            oldest = min(groups, default=None)
+            groups.sort(key=lambda group, oldest=oldest: (group is not oldest, group[2]))
+        due = [
+            DueRewrite(
+                table=f"t{number}",
+                groups=tuple((size, 1) for *_, size in groups),
+                max_groups=random.randint(1, 3),
+                gain_bytes=0 if number == 0 else random.choice([1.0, 1e9]),
+                delay_seconds=(night - max(groups[0][0], served[number])) * NIGHT,
+                since_clustering_seconds=(night - served[number]) * NIGHT,
+                bytes_per_second=10.0,
+            )
+            for number, groups in enumerate(waiting)
+            if groups
+        ]
+        limits = RunLimits(
+            rewrite_bytes=budget,
+            seconds=seconds,
+            cooldown_seconds=NIGHT / 2,
+            max_delay_seconds=delay_nights * NIGHT,
+        )
+        for one in rank_rewrites(due, limits):
+            number = int(one.table[1:])
+            if one.taken_groups:
+                served[number] = night
+                waiting[number] = left_of(waiting[number], one, budget)
+        assert all(due_by > night for groups in waiting for _, due_by, *_ in groups)
+
+
+def left_of(groups, ranked, budget):
+    """The groups that are left after a job, which are those that it defers."""
+    debt = debt_of([(size, 1) for *_, size in groups])
+    job = limited_to_budget(debt, ranked.budget(budget), max_groups=ranked.taken_groups)
+    done = {id(group) for group in job.groups}
+    return [mine for mine, group in zip(groups, debt.groups, strict=True) if id(group) not in done]
 
 
 def test_the_first_throughput_is_assumed_and_then_that_of_other_tables():

@@ -10,6 +10,7 @@ from parquetry.cli.terminal.format import count, human_size
 from parquetry.compiler.evidence.run_order import DeferralReason, RankedRewrite, RateBasis, RunOrder
 from parquetry.compiler.reports.page import DataTable, Section, Verbatim
 from parquetry.compiler.spec_words import human_duration
+from parquetry.project.model.prices import nearest_cents
 
 _REASONS: Final[Mapping[DeferralReason, str]] = {
     DeferralReason.WINDOW: "the window of the target is closed",
@@ -36,9 +37,9 @@ def rank_text(order: RunOrder, ranked: RankedRewrite) -> str:
         parts.append(f"about {human_duration(max(ranked.seconds, 1))} at {rate}")
     if ranked.gain_bytes:
         factor = "" if ranked.priority == 1 else f", priority {ranked.priority:g}"
-        parts.append(f"queries read {human_size(round(ranked.gain_bytes))} a day less{factor}")
+        parts.append(f"queries read {_gain(order, ranked)} a day less{factor}")
     if ranked.is_overdue:
-        parts.append(f"first, as it has waited {human_duration(ranked.delay_seconds)}")
+        parts.append(f"first with its oldest group, as it has waited {human_duration(ranked.delay_seconds)}")
     return "; ".join([*parts, *filter(None, [deferral_text(ranked)])])
 
 
@@ -68,7 +69,7 @@ def order_section(order: RunOrder, *, note: str) -> Section:
         (
             str(rank),
             Verbatim(one.table),
-            human_size(round(one.gain_bytes)) if one.gain_bytes else "",
+            _gain(order, one) if one.gain_bytes else "",
             _groups(one.taken_groups, one.taken_bytes) if one.taken_groups else "",
             _groups(one.deferred_groups, one.deferred_bytes) if one.deferred_groups else "",
             "" if one.reason is None else _REASONS[one.reason],
@@ -89,6 +90,13 @@ def used_text(order: RunOrder, *, rewritten: int) -> str:
     lost_bytes = order.spent_bytes - rewritten
     lost = f", {human_size(lost_bytes)} lost to failures or writers" if lost_bytes > 0 else ""
     return f"{human_size(rewritten)}{limit} clustered{lost}{rest}"
+
+
+def _gain(order: RunOrder, ranked: RankedRewrite) -> str:
+    money = ""
+    if ranked.gain_micros is not None:
+        money = f" ({nearest_cents(ranked.gain_micros)} {order.currency})"
+    return f"{human_size(round(ranked.gain_bytes))}{money}"
 
 
 def _groups(groups: int, size_bytes: int) -> str:

@@ -24,6 +24,7 @@ from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.errors import ParquetryError
 from parquetry.message import in_full
+from parquetry.project.model.prices import nearest_cents
 from parquetry.project_api import NoProgress
 from parquetry.runtime.clustering.plan.survey import RUN_KEY
 from parquetry.runtime.main import execute
@@ -218,8 +219,9 @@ def test_apply_rewrites_no_more_than_was_reviewed_over_all_tables(folder):
 DAY = 86_400
 
 
-def with_operations(folder, **rules):
-    folder.project(targets={"dev": {"warehouse": "./warehouse", "operations": rules}})
+def with_operations(folder, *, prices=None, **rules):
+    target = {"warehouse": "./warehouse", "operations": rules} | ({"prices": prices} if prices else {})
+    folder.project(targets={"dev": target})
     apply(folder)
 
 
@@ -287,6 +289,25 @@ def test_plans_and_runs_say_what_they_take_and_why_the_rest_waits(folder):
         ["second", "deferred"],
     ]
     assert lines[-1].endswith("clustered, 2 tables deferred.")
+
+
+def test_the_gain_is_money_where_scanned_bytes_have_a_price(folder):
+    with_queries(folder, third=1000)
+    with_operations(folder, max_delay="7d", prices={"currency": "EUR", "read_requests_million": 0.4})
+    order = plan_due(folder).evidence.order
+    assert (order.currency, order.tables[0].gain_micros) == (None, None)
+    prices = {"currency": "EUR", "scanned_tib": 1e6, "read_requests_million": 0.4}
+    with_operations(folder, max_delay="7d", prices=prices)
+    plan = plan_due(folder)
+    first = plan.evidence.order.tables[0]
+    # Fewer files are opened, so requests add to the price of the bytes.
+    assert first.table == "third"
+    assert first.gain_micros > first.gain_bytes * 1e12 / 2**40 > 0
+    text = " ".join(PlanView().text(plan, Paint(enabled=False)).split())
+    assert f"({nearest_cents(first.gain_micros)} EUR) a day less" in text
+    _, result, _ = run(folder)
+    assert to_json(result)["order"]["currency"] == "EUR"
+    assert [one.gain_micros for one in result.order.tables] == [first.gain_micros, 0, 0]
 
 
 @pytest.mark.long
