@@ -159,7 +159,7 @@ def debt_text(debt: DueFigures) -> str:
     """Return the debt of a table, such as ``2.1 GB to rewrite, about 3 runs at 1GiB``, or ``none``."""
     parts = []
     if debt.rewrite_bytes:
-        runs = "by no run, as budget.per_run is 0"
+        runs = "by no run, as its budget is 0"
         if debt.budget_bytes:
             runs = f"about {count(debt.runs, 'run')} at {format_size(debt.budget_bytes)}"
         seconds = ""

@@ -198,7 +198,7 @@ def test_a_budget_of_nothing_is_told_and_pays_nothing(folder):
     assert "is too small for 4 due files" in RunView().text(result, Paint(enabled=False))
     assert set(predicted(folder)[0].values()) == {0}
     plan = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
-    assert "to rewrite, by no run, as budget.per_run is 0" in PlanView().text(plan, Paint(enabled=False))
+    assert "to rewrite, by no run, as its budget is 0" in PlanView().text(plan, Paint(enabled=False))
 
 
 def test_apply_rewrites_no_more_than_was_reviewed_over_all_tables(folder):
