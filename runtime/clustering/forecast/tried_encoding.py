@@ -49,6 +49,9 @@ from parquetry.runtime.storage.parallel import map_each
 MOST_ROW_GROUP_BYTES: Final = 256 * 1024 * 1024
 """Row groups that are larger than this before compression are not tried, to save the planner's memory."""
 
+_MOST_DECODED_BYTES: Final = 256 * 1024 * 1024
+"""The decoded bytes of the rows to try, by those of the first row group."""
+
 FORECAST_INSTANT: Final = "99991231235959999"
 """The instant in sequence numbers of a forecast. A real instant has the same length."""
 
@@ -73,9 +76,9 @@ class CompressionRatio:
 class TriedRows:
     """The rows of some row groups of a clustering group, to try their encoding.
 
-    The row groups, at least one, are chosen evenly, as many as the ``limits`` allow. Those beyond
-    ``row_group_bytes`` before compression are skipped. If a file is gone, the constructor raises
-    NotFoundError.
+    The row groups, at least one, are chosen evenly, as many as the ``limits`` and ``decoded_bytes`` allow.
+    Those beyond ``row_group_bytes`` before compression are skipped. If a file is gone, the constructor
+    raises NotFoundError.
     """
 
     def __init__(
@@ -86,15 +89,20 @@ class TriedRows:
         limits: SampleLimits,
         *,
         row_group_bytes: int = MOST_ROW_GROUP_BYTES,
+        decoded_bytes: int = _MOST_DECODED_BYTES,
     ) -> None:
         listed = [(file, n) for file in files for n, group in enumerate(file.row_groups) if group.rows]
         mean_bytes = sum(file.data_bytes for file in files) / max(len(listed), 1)
         count = min(max(int(limits.tried_bytes / max(mean_bytes, 1)), 1), limits.row_groups, len(listed))
-        chosen = [listed[len(listed) * n // count] for n in range(count)]
         schema = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *schema])
-        parts = map_each(
-            chosen, lambda part: _read(store, part[0].path, part[1], schema, most_bytes=row_group_bytes)
-        )
+
+        def read(part: tuple[FileStatistics, int]) -> list[pa.RecordBatch]:
+            return _read(store, part[0].path, part[1], schema, most_bytes=row_group_bytes)
+
+        first = [read(part) for part in listed[:1]]
+        count = min(count, max(decoded_bytes // max(sum(b.nbytes for part in first for b in part), 1), 1))
+        chosen = [listed[len(listed) * n // count] for n in range(count)]
+        parts = [*first, *map_each(chosen[1:], read)]
         self._stored_bytes = sum(
             file.row_groups[n].data_bytes for (file, n), part in zip(chosen, parts, strict=True) if part
         )

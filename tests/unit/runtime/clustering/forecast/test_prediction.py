@@ -248,6 +248,18 @@ def test_row_groups_beyond_a_size_are_not_decoded_to_try_them(small_files):
     assert found[2**20].data != 1.0
 
 
+@pytest.mark.parametrize(("decoded_bytes", "opened"), [(1, 1), (200_000, 2), (2**20, 6)])
+def test_rows_are_tried_as_far_as_their_decoded_bytes_fit(small_files, decoded_bytes, opened):
+    store, files = small_files
+    schema = pa.schema([*WANTED, ("word", pa.string())])
+    tried = TriedRows(store, files, schema, SampleLimits(), decoded_bytes=decoded_bytes)
+    assert store.counts()[Operation.OPEN_INPUT] == opened
+    found = tried.compression_ratio(
+        None, WANTED.empty_table(), FilesPolicy(), target_bytes=2**20, of_rows=3000
+    )
+    assert found.data != 1.0
+
+
 def test_row_groups_are_tried_as_large_as_the_writer_makes_them(tmp_path, monkeypatch):
     """Rows that lay in order take many times as much when they are put in another one."""
     sizes = []
