@@ -191,5 +191,7 @@ def test_a_change_is_blamed_for_what_it_adds_alone():
 
 
 def test_types_are_found_at_any_depth():
-    spec = with_column("array<struct<a:map<string,timestamp>>>")
-    assert of(spec, "clickhouse").keys() == {"unfinished", "nested"}
+    deep = {"unfinished", "nested", "nested_deeply"}
+    for column_type in ("array<struct<a:map<string,timestamp>>>", "struct<a:map<string,array<int>>>"):
+        assert of(with_column(column_type), "clickhouse").keys() == deep
+    assert of(with_column("struct<a:array<int>>"), "clickhouse").keys() == deep - {"nested_deeply"}
