@@ -164,7 +164,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 def one_of(noun: str, word: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the nearest known name, or else a list of the first known names."""
     words = sorted(known)
-    listed = f"{noun}s are {some(words)}" if words else f"the project has no {noun}s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    listed = f"{plural} are {some(words)}" if words else f"no {noun} is declared"
     return did_you_mean(word, words) or listed
 
 
