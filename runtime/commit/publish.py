@@ -346,7 +346,12 @@ class _Publication:
                 # After a pause longer than the lease, another writer may have published at the same time, or
                 # may have begun the rollback in order to remove the lock. A rollback that begins after this
                 # listing finds the commit, and gives way.
-                is_published = self._state is _State.PUBLISHED and not self._finds_rollback(validated)
+                try:
+                    is_published = self._state is _State.PUBLISHED and not self._finds_rollback(validated)
+                except LATE_FAILURES:
+                    if lock.is_held():
+                        raise
+                    continue
                 if is_published and lock.is_held():
                     lock.release(is_confirmed=True)
                     return self.candidate.outcome

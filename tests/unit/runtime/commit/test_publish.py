@@ -49,7 +49,7 @@ from tests.support.orphans import leftovers
 from tests.support.s3_server import BUCKET
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import CountingStore, Kind, LostAnswerStore, WrappedStore
-from tests.support.timelines import pending, put_pending, state_files, timeline_of
+from tests.support.timelines import pending, put_completed, put_pending, state_files, timeline_of
 
 pytestmark = pytest.mark.usefixtures("on_each_version")
 
@@ -451,6 +451,33 @@ def test_a_write_that_was_rolled_back_at_its_commit_is_no_success_if_a_listing_f
         replace(table, store=Overtaken(table.store)).upsert({"k1": (9, "b")})
     table.upsert({"k3": (9, "b")})
     assert rows_of(root(table)) == {**BASE, "k3": (9, "b")}
+
+
+def test_a_commit_that_lost_its_lock_is_checked_again_if_a_listing_fails(table: SmallTable) -> None:
+    class Overtaken(WrappedStore):
+        """Another program removes the lock and commits a change of the same file; one listing has no answer."""
+
+        is_overtaken = False
+        commits = 0
+
+        def before(self, kind: Kind, path: str) -> None:
+            if kind is Kind.LIST and self.is_overtaken:
+                self.is_overtaken = False
+                raise StorageError("no answer")
+            if kind is Kind.PUT_IF_ABSENT and path.endswith(".commit"):
+                self.commits += 1
+                if self.commits == 1:
+                    self.is_overtaken = True
+                    self.inner.delete(DEFAULT_LOCK_PATH)
+                    timeline = table.handle.timeline()
+                    last = timeline.commit_metadata(timeline.completed_writes[-1].time)
+                    time_ = str(int(timeline.last_instant or "") + 1)
+                    put_pending(self.inner, time_)
+                    put_completed(self.inner, time_, Action.COMMIT, replace(last, extra={}))
+
+    table.upsert({"k1": (8, "b")})
+    result = replace(table, store=Overtaken(table.store)).upsert({"k1": (9, "b")})
+    assert (result.retries, result.warnings) == (1, ())
 
 
 class FlakyStore(WrappedStore):
