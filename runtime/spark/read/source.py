@@ -80,6 +80,16 @@ _CR_AT_END = r"\r\z"
 _Part: TypeAlias = tuple[DataFrame, FoundFile]
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A read of a source into a table with ``columns``. ``storage`` are the options of its file system."""
+
+    spark: SparkSession
+    source: Source
+    columns: Sequence[Column]
+    storage: Mapping[str, Any]
+
+
 def read_files(
     spark: SparkSession,
     source: Source,
@@ -112,13 +122,14 @@ def read_files(
 
     """
     _check_base_path(source, files)
-    parts = _read(spark, source, files, columns, storage)
+    read = _Read(spark, source, columns, storage)
+    parts = _read(read, files)
     if _needs_table_columns(source):
         fields = {field.name: field for part in reversed(parts) for field in part.schema}
         names = list(dict.fromkeys(name for part in parts for name in part.columns))
         _check_folders(names, files, columns)
-        if (name := _first_undeclared(names, source, columns)) is not None:
-            raise _undeclared_error(name, _file_with(spark, source, files, fields[name]))
+        if (name := _first_undeclared(names, read)) is not None:
+            raise _undeclared_error(name, _file_with(read, files, fields[name]))
     return _union(parts if arrival is None else [_with_arrival(part, arrival, source) for part in parts])
 
 
@@ -144,12 +155,12 @@ def _check_base_path(source: Source, files: Sequence[FoundFile]) -> None:
             )
 
 
-def _first_undeclared(names: Iterable[str], source: Source, columns: Sequence[Column]) -> str | None:
+def _first_undeclared(names: Iterable[str], read: _Read) -> str | None:
     """Return the first of the names that is no column of the table, or None.
 
     Hudi's own columns and the dropped columns of the source do not count.
     """
-    named = (*META_COLUMNS, DELETE_FLAG, *source.drop, *(column.name for column in columns))
+    named = (*META_COLUMNS, DELETE_FLAG, *read.source.drop, *(column.name for column in read.columns))
     known = {name.lower() for name in named}
     return next((name for name in names if name.lower() not in known), None)
 
@@ -163,43 +174,33 @@ def _undeclared_error(name: str, file: str | None) -> InvalidDataError:
     )
 
 
-def _file_with(
-    spark: SparkSession, source: Source, files: Sequence[FoundFile], field: T.StructField
-) -> str | None:
+def _file_with(read: _Read, files: Sequence[FoundFile], field: T.StructField) -> str | None:
     """Return the first file with a value in the field.
 
     The result is None if no file has one, or if Spark fails to find it.
     """
     with suppress(PySparkException, Py4JJavaError, InvalidDataError, UnreadableFileError):
-        rows = _load(spark, source, files, {}, T.StructType([field])).where(
-            f"{quoted_name(field.name)} IS NOT NULL"
-        )
+        rows = _load(read, files, {}, T.StructType([field])).where(f"{quoted_name(field.name)} IS NOT NULL")
         (row,) = rows.selectExpr("min(_metadata.file_path) AS name").collect()
         named = row["name"] and bare_name(row["name"])
         return next((file.file.path for file in files if bare_name(file.spark_uri) == named), None)
     return None
 
 
-def _read(
-    spark: SparkSession,
-    source: Source,
-    files: Sequence[FoundFile],
-    columns: Sequence[Column],
-    storage: Mapping[str, Any],
-) -> list[DataFrame]:
-    match source.format:
+def _read(read: _Read, files: Sequence[FoundFile]) -> list[DataFrame]:
+    match read.source.format:
         case "avro":
-            parts = _read_avro(spark, source, files, columns, storage)
+            parts = _read_avro(read, files)
         case "csv" | "json":
-            frames = _read_text(spark, source, files, columns, storage)
+            frames = _read_text(read, files)
             if not any(frame.columns for frame in frames):
                 raise _no_columns_error(files[0])
             return frames
         case "parquet":
-            parts = _read_parquet(spark, source, files, columns, storage)
+            parts = _read_parquet(read, files)
         case _:
-            parts = _read_orc(spark, source, files, storage)
-    return _checked_frames(_with_exact_values(spark, source, parts, columns))
+            parts = _read_orc(read, files)
+    return _checked_frames(_with_exact_values(read, parts))
 
 
 def _check_folders(names: Sequence[str], files: Sequence[FoundFile], columns: Sequence[Column]) -> None:
@@ -262,18 +263,18 @@ def _forms(spark: SparkSession, source: Source, *, file: str) -> CellFormat:
 
 
 def _load(
-    spark: SparkSession,
-    source: Source,
+    read: _Read,
     files: Sequence[FoundFile],
     defaults: Mapping[str, str],
     schema: T.StructType | None = None,
 ) -> DataFrame:
-    options = checked_options(source.format, source.options)
-    reader = spark.read.format(source.format).options(**(_STRICT | dict(defaults) | options))
+    form = read.source.format
+    options = checked_options(form, read.source.options)
+    reader = read.spark.read.format(form).options(**(_STRICT | dict(defaults) | options))
     if schema is not None:
         reader = reader.schema(schema)
     try:
-        return load_files(spark, reader, [file.spark_uri for file in files])
+        return load_files(read.spark, reader, [file.spark_uri for file in files])
     except (PySparkException, Py4JJavaError) as error:
         if is_gone(error):
             raise gone_file(error) from error
@@ -286,57 +287,46 @@ def _load(
             raise unreadable_file(files[0].file.path, error) from error
         middle = len(files) // 2
         for half in (files[:middle], files[middle:]):
-            _load(spark, source, half, defaults, schema)
+            _load(read, half, defaults, schema)
         raise unreadable_files([file.file.path for file in files], error) from error
 
 
-def _load_by_schema(
-    spark: SparkSession,
-    source: Source,
-    files: Sequence[FoundFile],
-    defaults: Mapping[str, str],
-    storage: Mapping[str, Any],
-) -> list[tuple[DataFrame, list[FoundFile]]]:
+def _load_by_schema(read: _Read, files: Sequence[FoundFile]) -> list[tuple[DataFrame, list[FoundFile]]]:
     """Load the files as one frame, or as several if Spark refuses different types of one column.
 
     Each frame is returned with its files, which have the same schema.
     """
     try:
-        return [(_load(spark, source, files, defaults), list(files))]
+        return [(_load(read, files, {"mergeSchema": "true"}), list(files))]
     except Py4JJavaError as error:
         if len(files) == 1 or not is_of_different_types(error):
             raise
-    schemas = map_each(files, lambda file: _footer_schema(file, source, storage))
+    schemas = map_each(files, lambda file: _footer_schema(file, read))
     groups: dict[str | None, list[FoundFile]] = {}
     for file, schema in zip(files, schemas, strict=True):
         groups.setdefault(schema, []).append(file)
     middle = len(files) // 2
     apart = list(groups.values()) if len(groups) > 1 else [files[:middle], files[middle:]]
-    return [part for group in apart for part in _load_by_schema(spark, source, group, defaults, storage)]
+    return [part for group in apart for part in _load_by_schema(read, group)]
 
 
-def _footer_schema(file: FoundFile, source: Source, storage: Mapping[str, Any]) -> str | None:
+def _footer_schema(file: FoundFile, read: _Read) -> str | None:
     """Return the columns and types of a Parquet or ORC file as text, or None if only Spark can read them."""
-    if source.format == "parquet":
-        columns = _parquet_columns(file, storage)
+    if read.source.format == "parquet":
+        columns = _parquet_columns(file, read.storage)
         return None if columns is None else str(columns.schema)
-    with _read_one(file, storage) as handle, suppress(OSError, ValueError):
+    with _read_one(file, read.storage) as handle, suppress(OSError, ValueError):
         return str(orc.ORCFile(handle).schema.remove_metadata())
     return None
 
 
-def _read_parquet(
-    spark: SparkSession,
-    source: Source,
-    files: Sequence[FoundFile],
-    columns: Sequence[Column],
-    storage: Mapping[str, Any],
-) -> list[_Part]:
+def _read_parquet(read: _Read, files: Sequence[FoundFile]) -> list[_Part]:
     """Load the files that Spark reads correctly as one frame, and the others by groups of equal columns."""
+    source, storage = read.source, read.storage
     known = dict(zip(files, map_each(files, lambda file: _parquet_columns(file, storage)), strict=True))
-    check_int96(spark, [(file, found) for file, found in known.items() if found], storage)
-    kept = {name.lower() for name in (*source.drop, *(column.name for column in columns))}
-    wanted = _read_columns(source, columns)
+    check_int96(read.spark, [(file, found) for file, found in known.items() if found], storage)
+    kept = {name.lower() for name in (*source.drop, *(column.name for column in read.columns))}
+    wanted = _read_columns(read)
     groups: dict[tuple[tuple[StoredColumn, ...], frozenset[str]], list[FoundFile]] = {}
     for file, found in known.items():
         stored: tuple[StoredColumn, ...] = ()
@@ -346,10 +336,7 @@ def _read_parquet(
             if source.select is None:
                 index = frozenset(name for name in found.index if name.lower() not in kept)
             given = (name for name in names if name not in index)
-            if (
-                _needs_table_columns(source)
-                and (extra := _first_undeclared(given, source, columns)) is not None
-            ):
+            if _needs_table_columns(source) and (extra := _first_undeclared(given, read)) is not None:
                 raise _undeclared_error(extra, file.file.path)
             stored = stored_columns(found, file, _cell_position(names, source), wanted=wanted)
             if all(column.is_read_by_spark for column in stored):
@@ -357,48 +344,41 @@ def _read_parquet(
         groups.setdefault((stored, index), []).append(file)
     parts: list[_Part] = []
     for (stored, index), group in groups.items():
-        if stored:
-            loaded = [(_read_as_stored(spark, source, group, stored), group)]
-        else:
-            loaded = _load_by_schema(spark, source, group, {"mergeSchema": "true"}, storage)
+        loaded = [(_read_as_stored(read, group, stored), group)] if stored else _load_by_schema(read, group)
         parts += [(frame.drop(*index) if index else frame, alike[0]) for frame, alike in loaded]
     return parts
 
 
-def _read_columns(source: Source, columns: Sequence[Column]) -> frozenset[str]:
+def _read_columns(read: _Read) -> frozenset[str]:
     """Return the lower case names of the columns that the read needs in any case.
 
     Without a ``select`` these are the columns of the table. With a ``select``, the query decides.
     """
-    return frozenset(() if source.select else (column.name.lower() for column in columns))
+    return frozenset(() if read.source.select else (column.name.lower() for column in read.columns))
 
 
-def _read_as_stored(
-    spark: SparkSession, source: Source, files: Sequence[FoundFile], stored: Sequence[StoredColumn]
-) -> DataFrame:
-    read = [column for column in stored if column.stored is not None]
-    schema = T.StructType([T.StructField(c.name, _declared_type(c.stored)) for c in read])
-    frame = _load(spark, source, files, {}, schema)
+def _read_as_stored(read: _Read, files: Sequence[FoundFile], stored: Sequence[StoredColumn]) -> DataFrame:
+    present = [column for column in stored if column.stored is not None]
+    schema = T.StructType([T.StructField(c.name, _declared_type(c.stored)) for c in present])
+    frame = _load(read, files, {}, schema)
     values = [f"{column.value} AS {quoted_name(column.name)}" for column in stored]
-    with session_settings(spark, expression_settings(spark)):
-        return frame.selectExpr(*values, *map(quoted_name, frame.columns[len(read) :]))
+    with session_settings(read.spark, expression_settings(read.spark)):
+        return frame.selectExpr(*values, *map(quoted_name, frame.columns[len(present) :]))
 
 
-def _read_orc(
-    spark: SparkSession, source: Source, files: Sequence[FoundFile], storage: Mapping[str, Any]
-) -> list[_Part]:
+def _read_orc(read: _Read, files: Sequence[FoundFile]) -> list[_Part]:
     """Load the files as one frame, or as several with different schemas; return each with one of its files.
 
     Raises:
         UnreadableFileError: If a time has nanoseconds, which Spark would drop.
 
     """
-    groups = _load_by_schema(spark, source, files, {"mergeSchema": "true"}, storage)
+    groups = _load_by_schema(read, files)
     for frame, group in groups:
         if any(has_nanoseconds(field.dataType, "") for field in frame.schema.fields):
-            is_exact = map_each(group, lambda file: _is_written_by_spark(file, storage))
+            is_exact = map_each(group, lambda file: _is_written_by_spark(file, read.storage))
             if searched := [file for file, exact in zip(group, is_exact, strict=True) if not exact]:
-                _check_nanoseconds(spark, source, searched, frame.schema)
+                _check_nanoseconds(read, searched, frame.schema)
     return [(frame, group[0]) for frame, group in groups]
 
 
@@ -408,20 +388,18 @@ def _is_written_by_spark(file: FoundFile, storage: Mapping[str, Any]) -> bool:
     return False
 
 
-def _check_nanoseconds(
-    spark: SparkSession, source: Source, files: Sequence[FoundFile], schema: T.StructType
-) -> None:
-    place = _cell_position(schema.names, source).file
+def _check_nanoseconds(read: _Read, files: Sequence[FoundFile], schema: T.StructType) -> None:
+    place = _cell_position(schema.names, read.source).file
     if place == "''" and len(files) > 1:
         for file in files:
-            _check_nanoseconds(spark, source, [file], schema)
+            _check_nanoseconds(read, [file], schema)
         return
     found = {f.name: has_nanoseconds(f.dataType, quoted_name(f.name)) for f in schema.fields}
     times = {name: sql for name, sql in found.items() if sql}
     counts = (f"struct(count_if({sql}) AS n, min(IF({sql}, {place}, NULL)) AS f)" for sql in times.values())
     names = (f"{count} AS c{number}" for number, count in enumerate(counts))
     texts: Any = times_as_texts(schema)
-    (row,) = _load(spark, source, files, {}, texts).selectExpr(*names).collect()
+    (row,) = _load(read, files, {}, texts).selectExpr(*names).collect()
     for name, (count, found_in) in zip(times, row, strict=True):
         if count:
             where = (file for file in files if bare_name(file.spark_uri) == bare_name(found_in))
@@ -442,20 +420,18 @@ def _cell_position(names: Sequence[str], source: Source) -> CellPlace:
     return CellPlace(file="_metadata.file_path", row=row)
 
 
-def _with_exact_values(
-    spark: SparkSession, source: Source, parts: Sequence[_Part], columns: Sequence[Column]
-) -> list[_Part]:
+def _with_exact_values(read: _Read, parts: Sequence[_Part]) -> list[_Part]:
     """Convert the columns of the table to their declared types, and all local times to UTC."""
-    declared = {} if source.select else {column.name.lower(): parse_type(column.type) for column in columns}
+    declared = {} if read.source.select else _types(read.columns)
     exact: list[_Part] = []
     for frame, file in parts:
-        place = _cell_position(frame.columns, source)
+        place = _cell_position(frame.columns, read.source)
         values = [
             (quoted_name(field.name), _exact_value(field, declared, place, is_alone=len(parts) == 1))
             for field in frame.schema.fields
         ]
         if any(name != value for name, value in values):
-            with session_settings(spark, expression_settings(spark)):
+            with session_settings(read.spark, expression_settings(read.spark)):
                 frame = frame.selectExpr(*(f"{value} AS {name}" for name, value in values))  # noqa: PLW2901
         exact.append((frame, file))
     return exact
@@ -480,32 +456,24 @@ def _exact_value(
     return exact_value(name, found, wanted, place.within(field.name))
 
 
-def _read_text(
-    spark: SparkSession,
-    source: Source,
-    files: Sequence[FoundFile],
-    columns: Sequence[Column],
-    storage: Mapping[str, Any],
-) -> list[DataFrame]:
-    forms = _forms(spark, source, file="_metadata.file_path")
-    groups = {} if source.format == "json" else _by_header(files, forms.options, storage)
-    check_unseen_faults(spark, source, files, forms.options, storage)
-    if source.format == "json":
-        frames = [_json_texts(spark, source, files, columns)]
+def _read_text(read: _Read, files: Sequence[FoundFile]) -> list[DataFrame]:
+    is_json = read.source.format == "json"
+    forms = _forms(read.spark, read.source, file="_metadata.file_path")
+    groups = {} if is_json else _by_header(files, forms.options, read.storage)
+    check_unseen_faults(read.spark, read.source, files, forms.options, read.storage)
+    if is_json:
+        frames = [_json_texts(read, files)]
     else:
         forms = replace(forms, empty=uuid.uuid4().hex)
-        frames = [
-            _csv_texts(spark, source, group, columns, head=head, forms=forms)
-            for head, group in groups.items()
-        ]
-    if source.select is None:
-        frames = [_typed(spark, frame, columns, forms) for frame in frames]
+        frames = [_csv_texts(read, group, head=head, forms=forms) for head, group in groups.items()]
+    if read.source.select is None:
+        frames = [_typed(read.spark, frame, read.columns, forms) for frame in frames]
     return frames
 
 
 def _typed(spark: SparkSession, frame: DataFrame, columns: Sequence[Column], forms: CellFormat) -> DataFrame:
     """Convert the texts of the frame to the types of the table's ``columns``."""
-    declared = {column.name.lower(): parse_type(column.type) for column in columns}
+    declared = _types(columns)
     values: list[str] = []
     for field in frame.schema.fields:
         wanted, name = declared.get(field.name.lower()), quoted_name(field.name)
@@ -517,21 +485,24 @@ def _typed(spark: SparkSession, frame: DataFrame, columns: Sequence[Column], for
         return frame.selectExpr(*values)
 
 
-def _json_texts(
-    spark: SparkSession, source: Source, files: Sequence[FoundFile], columns: Sequence[Column]
-) -> DataFrame:
+def _types(columns: Iterable[Column]) -> Mapping[str, ColumnType]:
+    """Return the types of the columns by their names in lower case."""
+    return {column.name.lower(): parse_type(column.type) for column in columns}
+
+
+def _json_texts(read: _Read, files: Sequence[FoundFile]) -> DataFrame:
     """Read JSON records, with a text in place of each leaf that Spark might not read exactly."""
     # By default Spark treats names that differ only in case as one name, and reads one of the fields.
-    with session_settings(spark, {"spark.sql.caseSensitive": "true"}):
-        found = _load(spark, source, files, {"mode": "FAILFAST"}).schema
-    declared = {} if source.select else {column.name.lower(): column.type for column in columns}
+    with session_settings(read.spark, {"spark.sql.caseSensitive": "true"}):
+        found = _load(read, files, {"mode": "FAILFAST"}).schema
+    declared = {} if read.source.select else {column.name.lower(): column.type for column in read.columns}
     fields = [
         T.StructField(field.name, as_texts(field.dataType, _declared_type(declared.get(field.name.lower()))))
         for field in found.fields
     ]
     schema = T.StructType(fields)
     check_one_spelling(schema)
-    return _load(spark, source, files, {"mode": "FAILFAST"}, schema)
+    return _load(read, files, {"mode": "FAILFAST"}, schema)
 
 
 def _declared_type(text: str | None) -> T.DataType | None:
@@ -539,15 +510,7 @@ def _declared_type(text: str | None) -> T.DataType | None:
     return None if text is None else T._parse_datatype_string(text)  # noqa: SLF001
 
 
-def _csv_texts(
-    spark: SparkSession,
-    source: Source,
-    files: Sequence[FoundFile],
-    columns: Sequence[Column],
-    *,
-    head: _Header,
-    forms: CellFormat,
-) -> DataFrame:
+def _csv_texts(read: _Read, files: Sequence[FoundFile], *, head: _Header, forms: CellFormat) -> DataFrame:
     """Read the cells as texts.
 
     An empty cell is NULL. An empty cell in quotes is ``''`` in text columns, and ``forms.empty`` in others.
@@ -561,20 +524,20 @@ def _csv_texts(
         raise UnreadableFileError(
             files[0].file.path, Message("its header has the column {column!r} twice", column=duplicate)
         )
-    found = _load(spark, source, files, defaults).schema.names
+    found = _load(read, files, defaults).schema.names
     names = [name.removesuffix("\r") for name in found] if has_crlf else found
     schema = T.StructType([T.StructField(name, T.StringType()) for name in names])
-    if _needs_table_columns(source) and (extra := _first_undeclared(names, source, columns)) is not None:
+    if _needs_table_columns(read.source) and (extra := _first_undeclared(names, read)) is not None:
         raise _undeclared_error(extra, files[0].file.path)
-    frame = _load(spark, source, files, defaults, schema)
-    of_table = {column.name.lower() for column in columns if parse_type(column.type) != _STRING}
+    frame = _load(read, files, defaults, schema)
+    of_table = {name for name, kind in _types(read.columns).items() if kind != _STRING}
     values: list[str] = []
     for name in names:
         cell = column = quoted_name(name)
         if has_crlf and name == names[-1]:
             rest = f"regexp_replace({cell}, {literal(_CR_AT_END)}, '')"
             cell = f"nullif({rest}, {literal(options.get('nullvalue', ''))})"
-        if source.select is not None or name.lower() not in of_table:
+        if read.source.select is not None or name.lower() not in of_table:
             cell = f"CASE WHEN {cell} = '{forms.empty}' THEN '' ELSE {cell} END"
         values.append(f"{cell} AS {column}")
     return frame.selectExpr(*values)
@@ -634,24 +597,18 @@ def _read_one(file: FoundFile, storage: Mapping[str, Any]) -> Any:
         raise gone_file(file.file.path) from error
 
 
-def _read_avro(
-    spark: SparkSession,
-    source: Source,
-    files: Sequence[FoundFile],
-    columns: Sequence[Column],
-    storage: Mapping[str, Any],
-) -> list[_Part]:
+def _read_avro(read: _Read, files: Sequence[FoundFile]) -> list[_Part]:
     """Load the files of each writer schema separately, because Spark would use one schema for all files."""
     by_schema: dict[str, list[FoundFile]] = {}
     for file in files:
-        by_schema.setdefault(_avro_schema(file, storage), []).append(file)
-    wanted = _read_columns(source, columns)
+        by_schema.setdefault(_avro_schema(file, read.storage), []).append(file)
+    wanted = _read_columns(read)
     parts: list[_Part] = []
     for text, group in by_schema.items():
         with _readable_avro(group[0]):
             foreign, schema = foreign_columns(text)
-        frame = _load(spark, source, group, {"avroSchema": schema})
-        place = _cell_position(frame.columns, source)
+        frame = _load(read, group, {"avroSchema": schema})
+        place = _cell_position(frame.columns, read.source)
         refused = {
             quoted_name(name): refused_column(name, reason, group[0], place, wanted=wanted)
             for name, reason in foreign.items()

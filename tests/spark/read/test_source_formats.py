@@ -163,9 +163,9 @@ def test_files_of_two_types_by_turns_are_loaded_once_per_type(world, monkeypatch
     loaded = []
     load = source_reader._load
 
-    def counted(spark, of, files, *arguments):
+    def counted(read, files, *arguments):
         loaded.append(len(files))
-        return load(spark, of, files, *arguments)
+        return load(read, files, *arguments)
 
     monkeypatch.setattr(source_reader, "_load", counted)
     world.ingest()
