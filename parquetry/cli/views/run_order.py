@@ -35,9 +35,9 @@ def rank_text(order: RunOrder, ranked: RankedRewrite) -> str:
         parts[0] += f": rewrites {_groups(ranked.taken_groups, ranked.taken_bytes)}"
         rate = f"{human_size(round(ranked.bytes_per_second))}/s ({_BASES[ranked.rate_basis]})"
         parts.append(f"about {human_duration(max(ranked.seconds, 1))} at {rate}")
-    if ranked.gain_bytes:
+    if gain := _gain(order, ranked):
         factor = "" if ranked.priority == 1 else f", priority {ranked.priority:g}"
-        parts.append(f"queries read {_gain(order, ranked)} a day less{factor}")
+        parts.append(f"queries read {gain} a day less{factor}")
     if ranked.is_overdue:
         parts.append(f"first with its oldest group, as it has waited {human_duration(ranked.delay_seconds)}")
     return "; ".join([*parts, *filter(None, [deferral_text(ranked)])])
@@ -69,7 +69,7 @@ def order_section(order: RunOrder, *, note: str) -> Section:
         (
             str(rank),
             Verbatim(one.table),
-            _gain(order, one) if one.gain_bytes else "",
+            _gain(order, one),
             _groups(one.taken_groups, one.taken_bytes) if one.taken_groups else "",
             _groups(one.deferred_groups, one.deferred_bytes) if one.deferred_groups else "",
             "" if one.reason is None else _REASONS[one.reason],
@@ -93,6 +93,9 @@ def used_text(order: RunOrder, *, rewritten: int) -> str:
 
 
 def _gain(order: RunOrder, ranked: RankedRewrite) -> str:
+    """Return the gain of a day; empty without one. It may be an amount for requests alone, of no bytes."""
+    if not (ranked.gain_bytes or ranked.gain_micros):
+        return ""
     money = ""
     if ranked.gain_micros is not None:
         money = f" ({nearest_cents(ranked.gain_micros)} {order.currency})"

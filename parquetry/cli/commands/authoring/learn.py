@@ -63,10 +63,9 @@ def command(
 
     LOGS are files or folders of this machine or of a bucket: Spark's event logs, also compressed or
     rolled, the JSON of Trino's query events or of Athena's query executions, or compiled manifests of
-    dbt. Each shape of conditions
-    becomes one query, whose values are those of median selectivity. Values of personal columns stay in
-    the logs. The command shows the change of the files and writes nothing without --write. It starts no
-    JVM and opens no table.
+    dbt. Each shape of conditions becomes one query, whose values are those of median selectivity. Values
+    of personal columns stay in the logs. The command shows the change of the files and writes nothing
+    without --write. It starts no JVM and opens no table.
     """
     from parquetry.cli.requests.workspaces import reloader, workspace_of
     from parquetry.cli.views.learn import LearnView

@@ -15,6 +15,7 @@ from parquetry.cli.terminal.format import human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.plan.text import PlanView
+from parquetry.cli.views.run_order import order_section
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.evidence.run_order import DeferralReason, RateBasis
 from parquetry.compiler.jobs.results import to_json
@@ -308,6 +309,23 @@ def test_the_gain_is_money_where_scanned_bytes_have_a_price(folder):
     _, result, _ = run(folder)
     assert to_json(result)["order"]["currency"] == "EUR"
     assert [one.gain_micros for one in result.order.tables] == [first.gain_micros, 0, 0]
+
+
+def test_a_gain_of_requests_alone_is_shown(folder):
+    """A query that reads all rows opens fewer files after the clustering, and reads no fewer bytes."""
+    query = {"name": "all", "where": "v >= 0", "runs_per_day": 1e6}
+    folder.write("tables/third.yml", DECLARED | {"name": "third", "queries": [query]})
+    prices = {"currency": "EUR", "scanned_tib": 5, "read_requests_million": 0.4}
+    with_operations(folder, max_delay="7d", prices=prices)
+    plan = plan_due(folder)
+    first = plan.evidence.order.tables[0]
+    assert (first.table, first.gain_bytes) == ("third", 0)
+    assert first.gain_micros > 0
+    gain = f"0 B ({nearest_cents(first.gain_micros)} EUR)"
+    text = " ".join(PlanView().text(plan, Paint(enabled=False)).split())
+    assert f"queries read {gain} a day less" in text
+    (block,) = order_section(plan.evidence.order, note="").blocks
+    assert [row[2] for row in block.rows] == [gain, "", ""]
 
 
 @pytest.mark.long
