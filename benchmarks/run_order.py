@@ -87,7 +87,7 @@ def generated(tables: int, days: int, *, seed: int = SEED, largest_group: int = 
 
 @dataclass(slots=True, kw_only=True)
 class Nights:
-    """The result of all nights. ``excess_groups`` is the largest excess over a budget, in the run's groups.
+    """The result of all nights. ``excess_groups`` is the largest excess over the bytes, in the run's groups.
 
     A table waits since its oldest due file or its last clustering, a group since its file was written.
     """
@@ -219,8 +219,9 @@ def taken_out(groups: list[Waiting], chosen: RankedRewrite) -> list[Waiting]:
 def best_in_hindsight(lake: Lake, *, budget_bytes: float, budget_seconds: float) -> float:
     """An upper bound of the gain of any order: real gains known, groups divisible, the easier limit dropped.
 
-    No table has to come first after a delay. With one limit and divisible groups, it is best to rewrite on each night what gains most for each unit of
-    the limit. The bound is the smaller of those for the bytes and for the time.
+    No table has to come first after a delay. With one limit and divisible groups, it is best to rewrite on
+    each night what gains most for each unit of the limit. The bound is the smaller of those for the bytes
+    and for the time.
     """
     by_bytes = [1.0] * len(lake.rate)
     by_seconds = [1 / rate for rate in lake.rate]
@@ -321,9 +322,11 @@ in time, is a part of what arrives in a day on average. The gain of a rewrite co
   oldest group alone, so that a small budget does not go to overdue tables as a whole.
 - *Longest wait of a group*: since its files were written. A budget that is smaller than what arrives leaves a growing
   rest: of the tables that gain least, only the oldest group is rewritten each time.
-- *Over the bytes*, *over the time*: the most that a night exceeded its budget.
+- *Over the bytes*, *over the time*: the most that a night exceeded its budget. The time that is left is known after
+  each 20 tables, and each of them rewrites all that it was given. `run` knows it before each table, and stops between
+  groups.
 
-At least {WANTED:.0%} of the bound in every row, and no budget exceeded by more than one group: {verdict(reached=are_good)}. `python -m benchmarks.run_order` writes this page.
+At least {WANTED:.0%} of the bound in every row, and the bytes of no night exceeded by more than one group: {verdict(reached=are_good)}. `python -m benchmarks.run_order` writes this page.
 """
     return wrapped(text), are_good
 
