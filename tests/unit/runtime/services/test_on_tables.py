@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -105,23 +106,26 @@ def test_versions_that_a_long_write_has_just_superseded_stay_for_the_maximum_age
     table: SmallTable, operation: str
 ) -> None:
     class Ahead(WrappedStore):
-        """A store whose clock shows an hour after ``since_ms``."""
+        """A store whose clock shows an hour after ``since_ms``, and a millisecond more each time."""
 
         def now_ms(self) -> int:
-            return self.inner.now_ms() - stored_ms + since_ms + 3_600_000
+            return since_ms + 3_600_000 + next(readings)
 
     def cleaned() -> int:
         policy = RetentionPolicy(keep_commits=None, max_age_seconds=3600)
         return clean(replace(table.handle, store=Ahead(store)), policy=policy, timing=FAST).files_deleted
 
-    store, begun_ms = table.store, []
-    long = replace(table, before_publish=lambda _: begun_ms.append(store.now_ms() + 1))
-    getattr(long, operation)({"k0": (7, "a")})
+    def publish_late(_: object) -> None:
+        begun_ms.append(store.now_ms())
+        time.sleep(0.5)
+
+    store, begun_ms, readings = table.store, [], count()
+    getattr(replace(table, before_publish=publish_late), operation)({"k0": (7, "a")})
     ended_ms = store.now_ms() + 1
     table.upsert({"k1": (7, "b")})
-    stored_ms = store.now_ms()
     (since_ms,) = begun_ms
     assert cleaned() == 0
+    assert next(readings) < 400, "the clock has not reached the commit"
     since_ms = ended_ms
     assert cleaned() == 1
 
