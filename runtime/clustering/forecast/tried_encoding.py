@@ -50,7 +50,7 @@ MOST_ROW_GROUP_BYTES: Final = 256 * 1024 * 1024
 """Row groups that are larger than this before compression are not tried, to save the planner's memory."""
 
 _MOST_DECODED_BYTES: Final = 256 * 1024 * 1024
-"""The decoded bytes of the rows to try, by those of the first row group."""
+"""The decoded bytes of the rows to try, by those of the first row group that is not skipped."""
 
 FORECAST_INSTANT: Final = "99991231235959999"
 """The instant in sequence numbers of a forecast. A real instant has the same length."""
@@ -96,18 +96,23 @@ class TriedRows:
         count = min(max(int(limits.tried_bytes / max(mean_bytes, 1)), 1), limits.row_groups, len(listed))
         schema = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *schema])
 
-        def read(part: tuple[FileStatistics, int]) -> list[pa.RecordBatch]:
-            return _read(store, part[0].path, part[1], schema, most_bytes=row_group_bytes)
+        def read(place: int) -> list[pa.RecordBatch]:
+            file, number = listed[place]
+            return _read(store, file.path, number, schema, most_bytes=row_group_bytes)
 
-        first = [read(part) for part in listed[:1]]
-        count = min(count, max(decoded_bytes // max(sum(b.nbytes for part in first for b in part), 1), 1))
-        chosen = [listed[len(listed) * n // count] for n in range(count)]
-        parts = [*first, *map_each(chosen[1:], read)]
-        self._stored_bytes = sum(
-            file.row_groups[n].data_bytes for (file, n), part in zip(chosen, parts, strict=True) if part
-        )
+        parts: dict[int, list[pa.RecordBatch]] = {}
+        for place in _evenly(count, len(listed)):
+            parts[place] = read(place)
+            if parts[place]:
+                break
+        first_bytes = sum(batch.nbytes for part in parts.values() for batch in part)
+        count = min(count, decoded_bytes // max(first_bytes, 1))
+        further = [place for place in _evenly(count, len(listed)) if place not in parts]
+        parts |= zip(further, map_each(further, read), strict=True)
+        tried = [place for place in sorted(parts) if parts[place]]
+        self._stored_bytes = sum(file.row_groups[n].data_bytes for file, n in map(listed.__getitem__, tried))
         self._rows = pa.Table.from_batches(
-            [b for part in parts for b in part], schema=schema
+            [batch for place in tried for batch in parts[place]], schema=schema
         ).combine_chunks()
 
     def compression_ratio(
@@ -160,6 +165,11 @@ class TriedRows:
         return CompressionRatio(
             data=data / self._stored_bytes, written=written / self._stored_bytes, pages=shape.shape
         )
+
+
+def _evenly(count: int, among: int) -> Sequence[int]:
+    """Return that many numbers below ``among``, beginning with 0."""
+    return [among * number // count for number in range(count)]
 
 
 def _read(

@@ -260,6 +260,26 @@ def test_rows_are_tried_as_far_as_their_decoded_bytes_fit(small_files, decoded_b
     assert found.data != 1.0
 
 
+def test_a_row_group_that_is_skipped_does_not_lift_the_limit_of_decoded_bytes(small_files):
+    store, files = small_files
+    ctx = context(store, COLUMNS)
+    rows = [Incoming(key=f"6-{i}", values={"n": i, "word": f"w{i}"}) for i in range(2000)]
+    (file,) = write(ctx, bucket(ctx, 6), rows).files
+    metadata = read_metadata(store, file.stat.path)
+    larger = file_statistics(file.stat.path, metadata, size_bytes=file.stat.file_size_bytes)
+    store.reset()
+    tried = TriedRows(
+        store,
+        [larger, *files],
+        pa.schema([*WANTED, ("word", pa.string())]),
+        SampleLimits(),
+        row_group_bytes=metadata.row_group(0).total_byte_size - 1,
+        decoded_bytes=100_000,
+    )
+    assert store.counts()[Operation.OPEN_INPUT] == 2
+    assert tried._rows.num_rows == 500
+
+
 def test_row_groups_are_tried_as_large_as_the_writer_makes_them(tmp_path, monkeypatch):
     """Rows that lay in order take many times as much when they are put in another one."""
     sizes = []
