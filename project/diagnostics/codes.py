@@ -311,7 +311,7 @@ _ALL = (
     _code(
         "PQ308",
         "Names no table",
-        "A protect or allow entry matches no table of this project.",
+        "A protect or allow entry, or a priority of operations, matches no table of this project.",
         "Correct the spelling, or remove the entry.",
         warning=True,
     ),

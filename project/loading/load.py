@@ -169,6 +169,7 @@ def load(
     if project_file.file:
         found = _without_allowed(found, allow, resolutions, project_file.file)
         _check_protected(project_file.file, resolutions, found)
+        _check_priorities(project_file, resolutions, found)
         known_rules = {
             *(rule.name for rule in guardrails),
             *(PurePosixPath(p).stem for p in folder.guardrails),
@@ -443,6 +444,19 @@ def _check_protected(project: SpecFile, resolutions: Sequence[Resolution], found
         for index, pattern in enumerate(patterns):
             if not any(fnmatchcase(name, pattern) for name in names):
                 found.append(_unmatched(project, ("targets", target, "protect", index), pattern, names))
+
+
+def _check_priorities(
+    project: ProjectFile, resolutions: Sequence[Resolution], found: list[Diagnostic]
+) -> None:
+    """Report priorities of the target for tags that no table has there."""
+    assert project.file is not None, "a project without its file has no priorities"
+    tags = {tag for resolution in resolutions for tag in resolution.table.tags}
+    path = ("targets", project.target or "", "operations", "priorities")
+    priorities = project.file.node.at(path)
+    if priorities is not project.file.node.at(path[:-1]):
+        unknown = sorted({str(key) for key in priorities.children} - tags)
+        found.extend(_unmatched(project.file, (*path, tag), tag, tags) for tag in unknown)
 
 
 def _check_overrides(
