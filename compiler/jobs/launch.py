@@ -74,7 +74,7 @@ def hide_pandas_warnings() -> None:
 
 
 class BudgetedLauncher:
-    """A launcher whose clustering jobs share the budget of the run. ``spent_bytes`` of it are rewritten."""
+    """A launcher whose clustering jobs share the budget of the run. ``spent_bytes`` of it are used."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -86,13 +86,18 @@ class BudgetedLauncher:
         if job.kind is not JobKind.CLUSTER:
             return self._launch(job)
         started_at, spent_bytes = time.monotonic(), max(self.spent_bytes, job.spent_bytes or 0)
+        job = replace(job, spent_bytes=spent_bytes)
         try:
-            result = self._launch(replace(job, spent_bytes=spent_bytes))
+            result = self._launch(job)
         except PartlyClusteredError as partly:
             self._spend(partly.result.attempted_bytes)
             raise
         except Exception:
-            self._spend(_begun_bytes(job, seconds=time.monotonic() - started_at))
+            begun_bytes = _begun_bytes(job, seconds=time.monotonic() - started_at)
+            if job.budget_bytes is not None:
+                # Whoever writes to the table can write this figure.
+                begun_bytes = min(begun_bytes, max(job.budget_bytes - spent_bytes, 0))
+            self._spend(begun_bytes)
             raise
         if result.clustering is not None:
             self._spend(result.clustering.attempted_bytes)

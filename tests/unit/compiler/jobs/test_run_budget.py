@@ -18,9 +18,10 @@ from parquetry.cli.views.plan.text import PlanView
 from parquetry.cli.views.run_order import order_section
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.evidence.run_order import DeferralReason, RateBasis
+from parquetry.compiler.jobs.launch import BudgetedLauncher
 from parquetry.compiler.jobs.results import to_json
 from parquetry.compiler.jobs.run import run_tables
-from parquetry.compiler.jobs.table_jobs import Only
+from parquetry.compiler.jobs.table_jobs import Only, cluster_job
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.errors import ParquetryError
@@ -486,6 +487,22 @@ def test_without_operations_it_counts_too_if_the_job_began(folder):
     begun = json.dumps({"at_ms": begun_ms, "size_bytes": 2**40}).encode()
     table(folder, "first").store.put(CLUSTERING_BEGUN_PATH, begun)
     assert list(run(folder, launch=refusing, fails=True)[0]) == ["third"]
+
+
+def test_no_record_of_a_table_uses_more_of_the_budget_than_its_job_was_given(folder):
+    """Whoever writes to a table can write the record, and must not take the budget of other tables."""
+    workspace = folder.workspace()
+    job = cluster_job(workspace, workspace.table("first"))
+
+    def died(job):
+        begun = json.dumps({"at_ms": 2**50, "size_bytes": 2**50}).encode()
+        table(folder, "first").store.put(CLUSTERING_BEGUN_PATH, begun)
+        raise ParquetryError("spark-submit was killed")
+
+    launcher = BudgetedLauncher(died)
+    with pytest.raises(ParquetryError, match="killed"):
+        launcher(replace(job, budget_bytes=1000, spent_bytes=700))
+    assert launcher.spent_bytes == 300
 
 
 def test_a_table_whose_clustering_fails_has_had_its_turn(folder):
