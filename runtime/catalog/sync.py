@@ -33,8 +33,10 @@ from parquetry.runtime.errors import CatalogError, StalePlanError, UnsupportedTa
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.consistent_read import read_consistently
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.schema import described, live_columns
+from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 
@@ -112,6 +114,8 @@ def sync(
             no entry and ``restores`` is False.
         StalePlanError: If another program changed or removed the entry since it was approved.
         UnsupportedTableError: If the path of a partition does not have a value for each key.
+        ConflictError: If cleans or rollbacks interfere with each listing of the table.
+        StaleTimelineError: If the table got another timeline layout meanwhile.
     """
     stored, timeline = catalog.table(), table.timeline()
     columns = live_columns(table.store, timeline, table.config)
@@ -143,6 +147,8 @@ def sync(
         changed=bool(result.changes),
         drops=drops,
     )
+    # A timeline that is being deleted lacks partitions.
+    table.check_layout()
     catalog.add(wanted, work.missing)
     catalog.update(wanted, work.differing)
     catalog.drop(work.gone)
@@ -333,11 +339,9 @@ def _partition_work(
     found: dict[KeyValues, CatalogPartition] = {}
     if drops or changed:
         found = {part.values: part for part in catalog.every_partition()}
-    if drops:
-        # Read after the catalog, the timeline has the commits of all partitions registered meanwhile.
-        timeline = table.timeline(timeline)
     written = None if drops or stored is None else _written_since(table, timeline, stored.last_sync)
-    paths = _live_partitions(table, timeline) if written is None else sorted(written)
+    # Listed after the catalog was read, the table has all partitions that were registered meanwhile.
+    paths = _live_partitions(table) if written is None else sorted(written)
     expected = {part.values: part for part in (_partition(table, wanted, path) for path in paths)}
     if not (drops or changed or stored is None):
         found = dict(catalog.partitions(expected))
@@ -363,10 +367,15 @@ def _is_same(one: CatalogPartition, other: CatalogPartition) -> bool:
     return same_location(one.location, other.location) and same_columns(one.columns, other.columns)
 
 
-def _live_partitions(table: TableHandle, timeline: Timeline) -> list[str]:
+def _live_partitions(table: TableHandle) -> list[str]:
     """Return the partitions with files, from a listing of the table."""
-    view = table.view(timeline)
-    return [partition for partition in view.partitions() if view.slices(partition)]
+
+    def look(view: FileSystemView) -> tuple[IncrementalSlices, list[str]]:
+        found = tuple(view.all_slices())
+        partitions = sorted({part.partition for part in found})
+        return IncrementalSlices(begin="", end=view.newest, slices=found, as_of=view.newest), partitions
+
+    return read_consistently(table, look)[1]
 
 
 def _written_since(table: TableHandle, timeline: Timeline, since: str | None) -> frozenset[str] | None:

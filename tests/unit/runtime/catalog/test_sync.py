@@ -10,18 +10,21 @@ from unittest.mock import patch
 import pytest
 
 from parquetry.runtime.apply.table_change import TableChange, apply_change
+from parquetry.runtime.apply.version_change import change_version
 from parquetry.runtime.catalog.entry import DEFINITION, catalog_table
 from parquetry.runtime.catalog.sync import sync
-from parquetry.runtime.errors import CatalogError
+from parquetry.runtime.errors import CatalogError, StaleTimelineError
 from parquetry.runtime.services.accepted_loss import accept_loss
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.partition_path import escape_value
 from tests.support.glue import CountedGlue, credentials
 from tests.support.hive_metastore import CountedHive, memory_metastore
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table
+from tests.support.stores import Kind, WrappedStore
 
 _NUMBERS = itertools.count()
 
@@ -69,6 +72,44 @@ def test_the_first_sync_registers_the_table_and_its_partitions(table, catalog, t
     entry = catalog.table()
     assert entry.parameters["last_commit_time_sync"] == table.handle.timeline().completed_writes[-1].time
     assert entry.location == f"file:{tmp_path}/t"
+
+
+def test_a_rollback_meanwhile_drops_no_partition_that_has_its_files_again(table, catalog) -> None:
+    class RolledBack(WrappedStore):
+        """Another process rolls the newest write back before the first listing of a partition."""
+
+        instant = ""
+
+        def before(self, kind: Kind, path: str) -> None:
+            if kind is Kind.LIST and path == "p=a" and self.instant:
+                instant, self.instant = self.instant, ""
+                rollback(table.handle, instant, timing=FAST)
+
+    table.upsert(rows("a", "b"))
+    sync(table.handle, catalog, restores=True)
+    store = RolledBack(table.store)
+    handle = replace(table.handle, store=store)
+    store.instant = str(table.overwrite({"new": (1, "a")}).instant)
+    with pytest.raises(StaleTimelineError, match="run again"):
+        sync(handle, catalog, restores=True, drops=True)
+    assert set(registered(catalog)) == {("a",), ("b",)}
+    assert sync(handle, catalog, restores=True, drops=True).partitions_dropped == 0
+
+
+def test_a_version_change_meanwhile_drops_no_partition(table, catalog, tmp_path) -> None:
+    for partition in "abc":
+        table.upsert(rows(partition))
+    sync(table.handle, catalog, restores=True)
+    opened = table.handle
+    timeline = opened.timeline()
+    former = {info.path: table.store.read(info.path) for info in timeline.files.values()}
+    change_version(table.store, 9 if opened.config.version == 6 else 6, timing=FAST)
+    for path, content in former.items():
+        if not path.rpartition("/")[2].startswith(timeline.completed_writes[1].time):
+            table.store.put(path, content)
+    with pytest.raises(StaleTimelineError):
+        sync(opened, catalog, restores=True, drops=True)
+    assert set(registered(catalog)) == {("a",), ("b",), ("c",)}
 
 
 def test_nothing_is_written_if_nothing_changed(table, catalog) -> None:
