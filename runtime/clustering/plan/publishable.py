@@ -69,7 +69,7 @@ class PublishableGroups:
         keys = [key for group in self.groups for key in _keys(group)]
         changed = changed_groups(self._transaction.timeline, now, keys)
         timing = self._transaction.session.timing
-        reserved = reserved_groups(now, timing=timing, except_instant=self._transaction.instant)
+        reserved = reserved_groups(now, timing=timing, except_instants=[self._transaction.instant])
         publishable = []
         for group in self.groups:
             if not changed.isdisjoint(_keys(group)):

@@ -13,6 +13,7 @@ from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.conflicts import WriteEffects, conflicting_groups, effects_of_commit
 from parquetry.runtime.commit.damaged_files import check_partitions, recorded_partitions
+from parquetry.runtime.commit.recovery import find_unfinished
 from parquetry.runtime.layout.clustering.model import STEPS_DUE, ClusteringFile, Partitioning, Situation
 from parquetry.runtime.layout.model import FileKey, FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, parse_where
@@ -174,7 +175,11 @@ def situation_of(
             hive_style=table.config.hive_style,
             url_encode=table.config.url_encode,
         ),
-        reserved={**_groups_backing_off(timeline, policy), **reserved_groups(timeline, timing=timing)},
+        reserved={
+            **_groups_backing_off(timeline, policy),
+            # The next write or clustering rolls back plans whose process has died.
+            **reserved_groups(timeline, timing=timing, except_instants=_dead_plans(timeline, timing)),
+        },
         kept_until=_kept_until(table, timeline, policy),
         queries=tuple(parse_where(query.where, types=queried, time_zone=UTC) for query in spec.extra.queries),
         types=queried,
@@ -182,7 +187,7 @@ def situation_of(
 
 
 def reserved_groups(
-    timeline: Timeline, *, timing: Timing, except_instant: str | None = None
+    timeline: Timeline, *, timing: Timing, except_instants: Collection[str] = ()
 ) -> dict[FileKey, str]:
     """Return the file groups that must not be rewritten, with the reason.
 
@@ -191,7 +196,7 @@ def reserved_groups(
     Args:
         timeline: The timeline of the table.
         timing: The time limits that decide whether a writer is alive.
-        except_instant: An instant whose own plan does not count.
+        except_instants: Instants whose plans do not count.
 
     """
     reserved: dict[FileKey, str] = {}
@@ -207,9 +212,16 @@ def reserved_groups(
                 why = f"the write {instant.time} is about to change it"
                 reserved[stat.partition_path, stat.file_id] = why
     for key, time in timeline.groups_in_pending_clustering.items():
-        if time != except_instant:
+        if time not in except_instants:
             reserved[key] = f"in the pending clustering {time}"
     return reserved
+
+
+def _dead_plans(timeline: Timeline, timing: Timing) -> frozenset[str]:
+    """Return the instants of pending plans of this project whose process has died, or that have expired."""
+    if not timeline.pending_clusterings:
+        return frozenset()
+    return frozenset(instant.time for instant in find_unfinished(timeline, timing).dead)
 
 
 def changed_groups(before: Timeline, now: Timeline, groups: Collection[FileKey]) -> frozenset[FileKey]:

@@ -276,6 +276,9 @@ def test_a_plan_that_was_taken_up_by_a_dead_process_is_rolled_back(table, path):
 def test_a_plan_of_a_process_that_died_before_carrying_it_out_is_rolled_back_at_once(table, path):
     with begin_clustering(table.handle, groups_owed(table), timing=FAST) as transaction:
         assert transaction.instant in pending(table)
+        assert not groups_owed(table)
+    assert transaction.instant in pending(table)
+    assert {group.partition for group in groups_owed(table)} == {"p=a", "p=b"}
     table.insert({"new": (1, "a")})
     assert not pending(table)
     clean(table.handle, timing=AT_ONCE)
