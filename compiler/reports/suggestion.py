@@ -254,7 +254,7 @@ def _no_forecast(candidates: CandidateLayouts) -> str | None:
     if candidates.encrypted:
         return "files are encrypted: no query can skip rows by values, and there is no forecast"
     if not candidates.queries:
-        return "the table declares no queries: add some to its `queries`"
+        return "the applied spec declares no queries: add some to the table's `queries`, and apply them"
     if not candidates.files:
         return "the table has no files yet: there is nothing to read"
     if not any(now.data_bytes for now in candidates.now):

@@ -27,7 +27,6 @@ from parquetry.compiler.reports.page import (
 )
 from parquetry.compiler.testing.history import TestHistory
 from parquetry.message import Text, in_full
-from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.main import JobResult
 
 _HEADER: Final = ("status", "job", "inserted", "updated", "deleted", "files", "bytes", "commit")
@@ -47,8 +46,8 @@ def render_run(
         with_options: Completes the commands that errors name.
 
     """
-    commits = [o.result.commit for o in run.outcomes if o.result is not None and o.result.commit is not None]
-    facts: list[tuple[str, Cell]] = [("run", Verbatim(run.run_id)), ("wrote", _written(commits))]
+    results = [outcome.result for outcome in run.outcomes if outcome.result is not None]
+    facts: list[tuple[str, Cell]] = [("run", Verbatim(run.run_id)), ("wrote", _written(results))]
     order: tuple[Section, ...] = ()
     if run.order is not None and run.order.tables:
         facts.append(("services", used_text(run.order, rewritten=run.clustered_bytes)))
@@ -84,10 +83,12 @@ def _verdict(run: RunResult) -> Badge:
     return Badge(text=f"{words}; {tests.text}" if tests else words, tone=tone)
 
 
-def _written(commits: Sequence[CommitResult]) -> str:
-    rows, files = sum(commit.rows for commit in commits), sum(commit.files for commit in commits)
-    size = human_size(sum(commit.bytes_written for commit in commits))
-    return f"{count(rows, 'row')}, {count(files, 'file')}, {size}"
+def _written(results: Sequence[JobResult]) -> str:
+    """Return the rows of the commits, and the files and bytes of commits and clusterings."""
+    commits = [result.commit for result in results if result.commit is not None]
+    rows = [count(sum(commit.rows for commit in commits), "row")] if commits else []
+    files = count(sum(result.files_written for result in results), "file")
+    return ", ".join([*rows, files, human_size(sum(result.bytes_written for result in results))])
 
 
 def _section(table: str, outcomes: list[JobOutcome], with_options: Callable[[Text], str]) -> Section:

@@ -165,7 +165,7 @@ def test_weights_decide(table, heavy, column):
 @pytest.mark.parametrize(
     ("queries", "reason"),
     [
-        ([], "the table declares no queries"),
+        ([], "the applied spec declares no queries"),
         ([{"name": "odd", "where": "length(id) > 3"}], "odd has no condition that statistics can answer"),
         ([{"name": "part", "where": "p = 'a'"}], "part has conditions on partition columns only"),
     ],
