@@ -105,8 +105,15 @@ class TriedRows:
             parts[place] = read(place)
             if parts[place]:
                 break
-        first_bytes = sum(batch.nbytes for part in parts.values() for batch in part)
-        count = min(count, decoded_bytes // max(first_bytes, 1))
+        first = [batch for part in parts.values() for batch in part]
+        row_bytes = sum(batch.nbytes for batch in first) / max(sum(batch.num_rows for batch in first), 1)
+
+        def rows_of(count: int) -> int:
+            places = _evenly(count, len(listed))
+            return sum(file.row_groups[number].rows for file, number in map(listed.__getitem__, places))
+
+        while count > 1 and rows_of(count) * row_bytes > decoded_bytes:
+            count -= 1
         further = [place for place in _evenly(count, len(listed)) if place not in parts]
         parts |= zip(further, map_each(further, read), strict=True)
         tried = [place for place in sorted(parts) if parts[place]]

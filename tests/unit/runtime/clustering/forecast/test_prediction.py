@@ -280,6 +280,19 @@ def test_a_row_group_that_is_skipped_does_not_lift_the_limit_of_decoded_bytes(sm
     assert tried._rows.num_rows == 500
 
 
+def test_a_small_first_row_group_does_not_lift_the_limit_of_decoded_bytes(small_files):
+    store, files = small_files
+    ctx = context(store, COLUMNS)
+    rows = [Incoming(key=f"6-{i}", values={"n": i, "word": f"w{i}"}) for i in range(50)]
+    (file,) = write(ctx, bucket(ctx, 6), rows).files
+    metadata = read_metadata(store, file.stat.path)
+    smaller = file_statistics(file.stat.path, metadata, size_bytes=file.stat.file_size_bytes)
+    schema = pa.schema([*WANTED, ("word", pa.string())])
+    tried = TriedRows(store, [smaller, *files], schema, SampleLimits(), decoded_bytes=200_000)
+    assert 50 < tried._rows.num_rows < 3050
+    assert tried._rows.nbytes < 200_000
+
+
 def test_row_groups_are_tried_as_large_as_the_writer_makes_them(tmp_path, monkeypatch):
     """Rows that lay in order take many times as much when they are put in another one."""
     sizes = []
