@@ -370,12 +370,12 @@ def _is_same(one: CatalogPartition, other: CatalogPartition) -> bool:
 def _live_partitions(table: TableHandle) -> list[str]:
     """Return the partitions with files, from a listing of the table."""
 
-    def look(view: FileSystemView) -> tuple[IncrementalSlices, list[str]]:
+    def read(view: FileSystemView) -> tuple[IncrementalSlices, list[str]]:
         found = tuple(view.all_slices())
         partitions = sorted({part.partition for part in found})
         return IncrementalSlices(begin="", end=view.newest, slices=found, as_of=view.newest), partitions
 
-    return read_consistently(table, look)[1]
+    return read_consistently(table, read)[1]
 
 
 def _written_since(table: TableHandle, timeline: Timeline, since: str | None) -> frozenset[str] | None:
