@@ -93,6 +93,7 @@ def test_the_driver_of_a_batch_is_killed(when, tmp_path) -> None:
             fault=kill(Deed.KILL_WRITER_AND_ALL_IT_STARTED, when, skip=1),
         )
     assert view_rows(tmp_path / "t") == rows
+    assert {group.partition for group in groups_owed(table)} == {"p=a", "p=b"}
     table.insert({"next": (1, "a")})
     assert {group.partition for group in groups_owed(table)} == {"p=a", "p=b"}
     stands(tmp_path / "t", table, {**rows, "next": (1, "a")})
