@@ -204,6 +204,16 @@ def test_a_run_that_ranks_again_after_each_table_takes_the_same(due, limits):
 NIGHT = 86_400.0
 
 
+def limits_of_a_night(budget: int, seconds: float | None, delay_nights: int) -> RunLimits:
+    """The limits of a run whose cooldown is half a night."""
+    return RunLimits(
+        rewrite_bytes=budget,
+        seconds=seconds,
+        cooldown_seconds=NIGHT / 2,
+        max_delay_seconds=delay_nights * NIGHT,
+    )
+
+
 @given(
     st.lists(st.integers(1, 400), min_size=1, max_size=8),
     st.integers(1, 500),
@@ -234,12 +244,7 @@ def test_nothing_starves(sizes, budget, seconds, delay_nights, failing, random):
             )
             for number, size in enumerate(sizes)
         ]
-        limits = RunLimits(
-            rewrite_bytes=budget,
-            seconds=seconds,
-            cooldown_seconds=NIGHT / 2,
-            max_delay_seconds=delay_nights * NIGHT,
-        )
+        limits = limits_of_a_night(budget, seconds, delay_nights)
         for one in rank_rewrites(due, limits):
             if one.taken_groups:
                 begun[int(one.table[1:])] = night
@@ -257,7 +262,7 @@ def test_nothing_starves(sizes, budget, seconds, delay_nights, failing, random):
 )
 @settings(max_examples=examples(100))
 def test_no_group_waits_forever(sizes, budget, seconds, delay_nights, random):
-    """However much arrives, each group is rewritten when its table and those before it had their turns.
+    """Each group is rewritten when its table and those before it had their turns, however much arrives.
 
     A turn takes the oldest group of a table, and comes within ``max_delay`` and as many nights as there are
     tables. The other groups of a table are ordered by a benefit, and the first table gains least.
@@ -284,12 +289,7 @@ def test_no_group_waits_forever(sizes, budget, seconds, delay_nights, random):
             for number, groups in enumerate(waiting)
             if groups
         ]
-        limits = RunLimits(
-            rewrite_bytes=budget,
-            seconds=seconds,
-            cooldown_seconds=NIGHT / 2,
-            max_delay_seconds=delay_nights * NIGHT,
-        )
+        limits = limits_of_a_night(budget, seconds, delay_nights)
         for one in rank_rewrites(due, limits):
             number = int(one.table[1:])
             if one.taken_groups:

@@ -118,7 +118,7 @@ def test_where_one_page_more_decides_finalists_are_written(tmp_path, seed, rows)
 
 
 def shares(table: RandomTable) -> dict[ExecutionPolicy, float]:
-    """What queries read after each layout, as a share of what they read now."""
+    """The bytes that queries read after each layout, as a share of those that they read now."""
     simulated = SimulatedTable(open_table(table.store))
     now = simulated.policy.execution
     every = [replace(now, strategy=each.strategy, columns=each.columns) for each in all_layouts(table.asked)]
@@ -179,7 +179,7 @@ def test_the_columns_of_every_query_are_tried_alone(tmp_path, monkeypatch):
 
 
 def test_files_beyond_the_memory_of_a_dry_run_are_read_for_each_layout(tmp_path, monkeypatch):
-    """Of what is written, only the ends of the files are kept."""
+    """A dry run keeps only the ends of the files that it writes."""
     table = random_table(tmp_path, 5, rows=4000, columns=2)
     written = []
     keep = _IndexOnly.__init__

@@ -1,4 +1,4 @@
-"""What a service would delete and move aside, against what it then does, for tables with a quarantine.
+"""Services of tables with a quarantine delete and move aside what their dry runs list.
 
 The judge is a walk over the folder of the table before and after. The clock advances, writers and services are
 killed, orphans come, partitions pass out of retention.

@@ -1,4 +1,4 @@
-"""What a reader finds while a write is rolled back: all rows of one moment."""
+"""A reader finds all rows of one moment while a write is rolled back."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class WrappedStore(ObjectStore):
 
 
 class ShiftedStore(WrappedStore):
-    """The same store, whose clock is some ``days`` ahead of that of its files, or behind if they are negative."""
+    """A store whose clock is ``days`` ahead of that of its files, or behind if they are negative."""
 
     def __init__(self, inner: ObjectStore, *, days: float = 0) -> None:
         super().__init__(inner)

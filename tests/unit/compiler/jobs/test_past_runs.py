@@ -58,7 +58,7 @@ def folder(tmp_path):
 
 
 def last(folder):
-    """Whether the newest run of each table succeeded."""
+    """True for each table whose newest run succeeded, else False."""
     found = last_runs(folder.root, target="dev", tables=["orders", "parts"])
     return {table: run.succeeded for table, run in found.items()}
 

@@ -490,7 +490,7 @@ def test_without_operations_it_counts_too_if_the_job_began(folder):
 
 
 def test_no_record_of_a_table_uses_more_of_the_budget_than_its_job_was_given(folder):
-    """Whoever writes to a table can write the record, and must not take the budget of other tables."""
+    """A record that anybody can write to a table takes no budget of other tables."""
     workspace = folder.workspace()
     job = cluster_job(workspace, workspace.table("first"))
 

@@ -1,4 +1,4 @@
-"""What readers of both formats find after each operation: the rows of the Hudi table at one instant."""
+"""Readers of both formats find the rows of the Hudi table at one instant after each operation."""
 
 from __future__ import annotations
 

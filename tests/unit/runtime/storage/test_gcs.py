@@ -1,4 +1,4 @@
-"""What is particular to Google Cloud Storage: refusals, pages, buckets, what a file is known by."""
+"""The peculiarities of Google Cloud Storage: refusals, pages, buckets, versions of files."""
 
 from __future__ import annotations
 

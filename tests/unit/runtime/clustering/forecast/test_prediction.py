@@ -169,11 +169,22 @@ def small_files(tmp_path):
         rows = [
             Incoming(key=f"{number}-{i}", values={"n": 6 * i + number, "word": f"w{i}"}) for i in range(500)
         ]
-        (file,) = write(ctx, bucket(ctx, number), rows).files
-        path = file.stat.path
-        files.append(file_statistics(path, read_metadata(store, path), size_bytes=file.stat.file_size_bytes))
+        files.append(written(ctx, number, rows))
     store.reset()
     return store, files
+
+
+def written(ctx, number, rows):
+    """The statistics of a new file of these rows, by its footer."""
+    (file,) = write(ctx, bucket(ctx, number), rows).files
+    path = file.stat.path
+    return file_statistics(path, read_metadata(ctx.store, path), size_bytes=file.stat.file_size_bytes)
+
+
+def further(store, count):
+    """The statistics of a seventh file with that many rows, by its footer."""
+    rows = [Incoming(key=f"6-{i}", values={"n": i, "word": f"w{i}"}) for i in range(count)]
+    return written(context(store, COLUMNS), 6, rows)
 
 
 def test_a_sample_has_every_row_where_it_may(small_files):
@@ -262,11 +273,8 @@ def test_rows_are_tried_as_far_as_their_decoded_bytes_fit(small_files, decoded_b
 
 def test_a_row_group_that_is_skipped_does_not_lift_the_limit_of_decoded_bytes(small_files):
     store, files = small_files
-    ctx = context(store, COLUMNS)
-    rows = [Incoming(key=f"6-{i}", values={"n": i, "word": f"w{i}"}) for i in range(2000)]
-    (file,) = write(ctx, bucket(ctx, 6), rows).files
-    metadata = read_metadata(store, file.stat.path)
-    larger = file_statistics(file.stat.path, metadata, size_bytes=file.stat.file_size_bytes)
+    larger = further(store, 2000)
+    metadata = read_metadata(store, larger.path)
     store.reset()
     tried = TriedRows(
         store,
@@ -282,13 +290,8 @@ def test_a_row_group_that_is_skipped_does_not_lift_the_limit_of_decoded_bytes(sm
 
 def test_a_small_first_row_group_does_not_lift_the_limit_of_decoded_bytes(small_files):
     store, files = small_files
-    ctx = context(store, COLUMNS)
-    rows = [Incoming(key=f"6-{i}", values={"n": i, "word": f"w{i}"}) for i in range(50)]
-    (file,) = write(ctx, bucket(ctx, 6), rows).files
-    metadata = read_metadata(store, file.stat.path)
-    smaller = file_statistics(file.stat.path, metadata, size_bytes=file.stat.file_size_bytes)
     schema = pa.schema([*WANTED, ("word", pa.string())])
-    tried = TriedRows(store, [smaller, *files], schema, SampleLimits(), decoded_bytes=200_000)
+    tried = TriedRows(store, [further(store, 50), *files], schema, SampleLimits(), decoded_bytes=200_000)
     assert 50 < tried._rows.num_rows < 3050
     assert tried._rows.nbytes < 200_000
 
