@@ -110,8 +110,8 @@ def adopt_table(
     signed = key is None or (
         former_project == project and _signature_state(handle, signing_keys) is SignatureState.CURRENT
     )
-    is_recorded = applied is not None and (applied.digest, applied.target) == (digest, target)
-    if applied is not None and is_recorded and signed and not applied.forgotten:
+    unchanged = (digest, target, False)
+    if applied and signed and (applied.digest, applied.target, applied.forgotten) == unchanged:
         return applied
     change_lock(store, spec)
     number = (applied.number if applied else 0) + 1

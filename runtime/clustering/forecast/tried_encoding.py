@@ -50,7 +50,7 @@ MOST_ROW_GROUP_BYTES: Final = 256 * 1024 * 1024
 """Row groups that are larger than this before compression are not tried, to save the planner's memory."""
 
 _MOST_DECODED_BYTES: Final = 256 * 1024 * 1024
-"""The decoded bytes of the rows to try, by those of the first row group that is not skipped."""
+"""The decoded bytes of the rows to try, by the bytes per row of the first row group that is not skipped."""
 
 FORECAST_INSTANT: Final = "99991231235959999"
 """The instant in sequence numbers of a forecast. A real instant has the same length."""
